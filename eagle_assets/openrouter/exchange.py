@@ -1,0 +1,26 @@
+"""One exchange with a chat-completions server, as recorded: the request, and the response byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """`body` is what came over the wire; `status` is None where no HTTP answer came at all.
+
+    `arrivals` are pairs (byte offset, seconds since the request left) where they were recorded;
+    `generation` is the `data` object of `/generation`, where it was asked; `other` keeps every further key.
+    """
+
+    exchange_id: str
+    model: str
+    provider: str | None
+    status: int | None
+    request: dict[str, Any]
+    body: bytes
+    transport_error: str | None = None
+    generation: dict[str, Any] | None = None
+    arrivals: tuple[tuple[int, float], ...] = ()
+    other: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,163 @@
+"""A target model's vocabulary: text to ids and back, proved to be the official one.
+
+The ids of a byte string are not unique; *canonical* means the ones that BPE chooses. The encoder is
+splintr's, whose bundled Kimi vocabulary equals the official `tiktoken.model` byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import splintr
+
+# Kimi's own tokenizer (tokenization_kimi.py) cuts its input at these lengths before BPE, counted in characters.
+MAX_CHARACTERS_PER_ENCODE = 400_000
+MAX_RUN_OF_BLANKS_OR_NONBLANKS = 25_000
+
+Ids = npt.NDArray[np.uint32]
+
+
+class VocabularyError(Exception):
+    """The vocabulary at hand is not the official one of the target model."""
+
+
+class EncodedBatch(NamedTuple):
+    """Rows of ids in one flat buffer: row i is `ids[offsets[i]:offsets[i + 1]]`."""
+
+    ids: Ids
+    offsets: npt.NDArray[np.int64]
+
+    def row(self, i: int) -> Ids:
+        """Ids of text `i`, shape (tokens,), a view."""
+        return self.ids[self.offsets[i] : self.offsets[i + 1]]
+
+
+class Vocabulary:
+    """Ordinary tokens (byte strings) and special tokens (markers) of one target model family.
+
+    Text is always encoded as ordinary text: text that looks like a marker never becomes one.
+    """
+
+    def __init__(self, bundled_name: str, ordinary_size: int, size: int, sha256: str) -> None:
+        self.name = bundled_name
+        self.ordinary_size = ordinary_size
+        self.size = size
+        self.sha256 = sha256
+        self._tokenizer = splintr.Tokenizer.from_pretrained(bundled_name)
+        # splintr adds "agent" tokens of its own above the model's ids; they are not part of the model.
+        self.special: dict[str, int] = {
+            text: token
+            for text, token in self._tokenizer.special_tokens().items()
+            if ordinary_size <= token < size
+        }
+        self.special_text: dict[int, str] = {token: text for text, token in self.special.items()}
+        self._looks_like_marker = re.compile(
+            "|".join(sorted(map(re.escape, self._tokenizer.special_tokens()), key=len, reverse=True))
+        )
+
+    def special_id(self, text: str) -> int:
+        """Id of the special token spelled `text`; raises VocabularyError if there is none."""
+        try:
+            return self.special[text]
+        except KeyError:
+            raise VocabularyError(f"{self.name} has no special token {text!r}") from None
+
+    def encode(self, text: str) -> list[int]:
+        """Canonical ids of `text`, all ordinary, in the pieces in which Kimi's own tokenizer cuts long input."""
+        if len(text) <= MAX_RUN_OF_BLANKS_OR_NONBLANKS:
+            return self._tokenizer.encode_ordinary(text)
+        return [i for piece in cut_like_kimi(text) for i in self._tokenizer.encode_ordinary(piece)]
+
+    def encode_batch(self, texts: Sequence[str]) -> EncodedBatch:
+        """Canonical ids of many texts, on all cores, without a Python object for each token."""
+        texts = list(texts)
+        # The batch encoder turns marker-looking text into markers, so such texts go one by one.
+        alone = {
+            i
+            for i, text in enumerate(texts)
+            if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._looks_like_marker.search(text)
+        }
+        flat, bounds = self._tokenizer.encode_batch_flat(["" if i in alone else t for i, t in enumerate(texts)])
+        ids = np.frombuffer(flat, dtype="<u4")
+        offsets = np.frombuffer(bounds, dtype="<u8").astype(np.int64)
+        if not alone:
+            return EncodedBatch(ids, offsets)
+        rows = [
+            np.array(self.encode(text), dtype=np.uint32) if i in alone else ids[offsets[i] : offsets[i + 1]]
+            for i, text in enumerate(texts)
+        ]
+        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+        return EncodedBatch(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]))
+
+    @cached_property
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """Byte string of every ordinary id, in order of id."""
+        return tuple(self._tokenizer.decode_token_bytes(i) for i in range(self.ordinary_size))
+
+    @cached_property
+    def id_of_bytes(self) -> dict[bytes, int]:
+        """Ordinary id of a byte string; each id has another one."""
+        return {piece: i for i, piece in enumerate(self.token_bytes)}
+
+    def bytes_of(self, token: int) -> bytes:
+        """Bytes that `token` stands for; a special token stands for its text. Raises VocabularyError if unknown."""
+        if 0 <= token < self.ordinary_size:
+            return self.token_bytes[token]
+        text = self.special_text.get(token)
+        if text is None:
+            raise VocabularyError(f"{self.name} has no token {token}")
+        return text.encode()
+
+    def decode(self, ids: Iterable[int]) -> bytes:
+        """Bytes of a sequence, special tokens as their text."""
+        return b"".join(map(self.bytes_of, ids))
+
+    def prove(self) -> None:
+        """Raise VocabularyError unless the bundled vocabulary is the official one and its markers roundtrip."""
+        lines = (base64.b64encode(b) + b" %d\n" % i for i, b in enumerate(self.token_bytes))
+        digest = hashlib.sha256(b"".join(lines)).hexdigest()
+        if digest != self.sha256:
+            raise VocabularyError(f"{self.name}: sha256 {digest} is not the official {self.sha256}")
+        for text, token in self.special.items():
+            if self._tokenizer.encode_with_special(text) != [token]:
+                raise VocabularyError(f"{self.name}: {text!r} does not encode to {token}")
+
+
+def cut_like_kimi(text: str) -> Iterator[str]:
+    """Pieces that Kimi's own tokenizer encodes one by one: at 400,000 characters and in runs of 25,000
+    characters that are all blank or all non-blank (`tokenization_kimi.py`, TikTokenTokenizer.encode)."""
+    for start in range(0, len(text), MAX_CHARACTERS_PER_ENCODE):
+        yield from _cut_long_runs(text[start : start + MAX_CHARACTERS_PER_ENCODE])
+
+
+def _cut_long_runs(text: str) -> Iterator[str]:
+    piece_start = run_length = 0
+    run_is_blank = text[:1].isspace()
+    for i, character in enumerate(text):
+        is_blank = character.isspace()
+        if is_blank != run_is_blank:
+            run_length, run_is_blank = 1, is_blank
+            continue
+        run_length += 1
+        if run_length > MAX_RUN_OF_BLANKS_OR_NONBLANKS:
+            yield text[piece_start:i]
+            piece_start, run_length = i, 1
+    yield text[piece_start:]
+
+
+@lru_cache(maxsize=None)
+def kimi_vocabulary() -> Vocabulary:
+    """The vocabulary that Kimi K2 and K2.5 share (FACTS: 163,584 ordinary ids, 256 places for markers)."""
+    return Vocabulary(
+        bundled_name="kimi_k2",
+        ordinary_size=163_584,
+        size=163_840,
+        sha256="b6c497a7469b33ced9c38afb1ad6e47f03f5e5dc05f15930799210ec050c5103",
+    )
