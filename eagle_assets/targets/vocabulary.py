@@ -84,7 +84,9 @@ class Vocabulary:
             for i, text in enumerate(texts)
             if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._looks_like_marker.search(text)
         }
-        flat, bounds = self._tokenizer.encode_batch_flat(["" if i in alone else t for i, t in enumerate(texts)])
+        flat, bounds = self._tokenizer.encode_batch_flat(
+            ["" if i in alone else t for i, t in enumerate(texts)]
+        )
         ids = np.frombuffer(flat, dtype="<u4")
         offsets = np.frombuffer(bounds, dtype="<u8").astype(np.int64)
         if not alone:

@@ -1,0 +1,122 @@
+"""What a user sets: the environment (also from a `.env` file) and the datasets file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
+ALWAYS_EXCLUDED = ("fireworks", "baseten")  # they serve requantised weights (FACTS 3)
+
+
+class ConfigurationError(Exception):
+    """The datasets file or the environment cannot be used; the message says what to change."""
+
+
+class Settings(BaseSettings):
+    """Environment variables; a `.env` file in the working folder counts too, the environment wins."""
+
+    model_config = SettingsConfigDict(env_file=".env", extra="ignore", frozen=True)
+
+    home: Path = Field(default=Path("data"), validation_alias="EAGLE_ASSETS_HOME")
+    datasets_file: Path = Field(default=PACKAGED_DATASETS_FILE, validation_alias="EAGLE_ASSETS_DATASETS")
+    api_key: SecretStr | None = Field(default=None, validation_alias="OPENROUTER_API_KEY")
+    base_url: str = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
+
+
+class Frozen(BaseModel):
+    """A part of the datasets file: unknown keys are mistakes, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Routing(Frozen):
+    """OpenRouter's `provider` object of a request. `ignore` always holds the excluded providers besides."""
+
+    ignore: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    order: tuple[str, ...] | None = None
+    allow_fallbacks: bool | None = None
+    require_parameters: bool | None = None
+    max_price: dict[str, float] | None = None
+
+    def as_request(self) -> dict[str, Any]:
+        """The object as it is sent, without what is not set."""
+        ignored = list(dict.fromkeys((*ALWAYS_EXCLUDED, *self.ignore)))
+        return {**self.model_dump(mode="json", exclude_none=True), "ignore": ignored}
+
+
+class OpenRouterDataset(Frozen):
+    """A dataset bought from OpenRouter: `prompts` is a JSONL file, `limit_per_tick` counts requests."""
+
+    source: Literal["openrouter"]
+    prompts: Path
+    max_tokens: int = Field(default=4_096, gt=0)
+    cron: str | None = None
+    budget_usd: float | None = Field(default=None, gt=0)
+    limit_per_tick: int | None = Field(default=None, gt=0)
+
+
+class LocalDataset(Frozen):
+    """A dataset whose ids came from the team's own server: `responses` is a JSONL file."""
+
+    source: Literal["local"]
+    responses: Path
+
+
+Dataset = Annotated[OpenRouterDataset | LocalDataset, Field(discriminator="source")]
+
+
+class Configuration(Frozen):
+    """The datasets file, with every path made absolute."""
+
+    datasets: dict[str, Dataset]
+    budget_usd: float = Field(default=100.0, gt=0)
+    target: str = "moonshotai/kimi-k2.5"
+    concurrency: int = Field(default=16, gt=0)
+    routing: Routing = Routing()
+    max_residual_error: float = Field(default=0.05, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _names_are_plain(self) -> Configuration:
+        for name in self.datasets:
+            if not name.replace("_", "").replace("-", "").isalnum():
+                raise ValueError(f"dataset name {name!r} may hold letters, digits, '-' and '_' only")
+        return self
+
+    @property
+    def bought(self) -> dict[str, OpenRouterDataset]:
+        return {n: d for n, d in self.datasets.items() if isinstance(d, OpenRouterDataset)}
+
+    @property
+    def local(self) -> dict[str, LocalDataset]:
+        return {n: d for n, d in self.datasets.items() if isinstance(d, LocalDataset)}
+
+
+def load_configuration(path: Path) -> Configuration:
+    """Read a datasets file; relative paths in it are relative to it. Raises ConfigurationError."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"datasets file {path} does not exist; set EAGLE_ASSETS_DATASETS") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"datasets file {path} cannot be read: {error}") from None
+    try:
+        configuration = Configuration.model_validate(raw)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
+        raise ConfigurationError(f"datasets file {path}: {problems}") from None
+    folder = path.resolve().parent
+    datasets = {
+        name: dataset.model_copy(
+            update={"prompts": folder / dataset.prompts}
+            if isinstance(dataset, OpenRouterDataset)
+            else {"responses": folder / dataset.responses}
+        )
+        for name, dataset in configuration.datasets.items()
+    }
+    return configuration.model_copy(update={"datasets": datasets})
