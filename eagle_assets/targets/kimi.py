@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from eagle_assets.targets.target import Target, UnknownTarget
 from eagle_assets.targets.vocabulary import kimi_vocabulary
 
 
-@lru_cache(maxsize=None)
+@cache
 def known_targets() -> tuple[Target, ...]:
     """All target models of the family, longest name first, so that the most exact name matches first."""
     vocabulary = kimi_vocabulary()

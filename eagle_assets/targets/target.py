@@ -60,8 +60,9 @@ class Target:
         return Markers.look_up(self.vocabulary)
 
     def is_named(self, model: str) -> bool:
-        """Whether a response's `model` names this target: the slug itself or a dated form of it."""
-        return model == self.name or model.removeprefix(f"{self.name}-").isdigit()
+        """Whether a response's `model` names this target: the slug itself or a dated form of it, with or without a variant (`:free`)."""
+        slug = model.partition(":")[0]
+        return slug == self.name or slug.removeprefix(f"{self.name}-").isdigit()
 
     def thinks(self, request: dict[str, object]) -> bool:
         """Whether this request makes the model think: the prompt then ends inside `<think>`."""

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -53,9 +53,7 @@ class Vocabulary:
         self._tokenizer = splintr.Tokenizer.from_pretrained(bundled_name)
         # splintr adds "agent" tokens of its own above the model's ids; they are not part of the model.
         self.special: dict[str, int] = {
-            text: token
-            for text, token in self._tokenizer.special_tokens().items()
-            if ordinary_size <= token < size
+            text: token for text, token in self._tokenizer.special_tokens().items() if ordinary_size <= token < size
         }
         self.special_text: dict[int, str] = {token: text for text, token in self.special.items()}
         self._looks_like_marker = re.compile(
@@ -84,9 +82,7 @@ class Vocabulary:
             for i, text in enumerate(texts)
             if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._looks_like_marker.search(text)
         }
-        flat, bounds = self._tokenizer.encode_batch_flat(
-            ["" if i in alone else t for i, t in enumerate(texts)]
-        )
+        flat, bounds = self._tokenizer.encode_batch_flat(["" if i in alone else t for i, t in enumerate(texts)])
         ids = np.frombuffer(flat, dtype="<u4")
         offsets = np.frombuffer(bounds, dtype="<u8").astype(np.int64)
         if not alone:
@@ -154,7 +150,7 @@ def _cut_long_runs(text: str) -> Iterator[str]:
     yield text[piece_start:]
 
 
-@lru_cache(maxsize=None)
+@cache
 def kimi_vocabulary() -> Vocabulary:
     """The vocabulary that Kimi K2 and K2.5 share (FACTS: 163,584 ordinary ids, 256 places for markers)."""
     return Vocabulary(
