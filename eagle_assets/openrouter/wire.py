@@ -1,0 +1,403 @@
+"""A response as its raw bytes say it: read tolerantly, with every oddity noted, never through an SDK.
+
+Client SDKs drop `provider`, `native_finish_reason`, `reasoning` and `choices[].error`; a body may be JSON
+behind keep-alive blanks or an event stream, whole or cut, with an error anywhere in it (FACTS 3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eagle_assets.openrouter.event_stream import event_data, looks_like_event_stream
+from eagle_assets.openrouter.exchange import Exchange
+
+_decode_json = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedCall:
+    """A tool call as received. `arguments` is None where the server sent null or nothing."""
+
+    id: str | None
+    name: str | None
+    arguments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One non-empty piece of a stream: the field it belongs to, its text, its call and its time of arrival."""
+
+    field: str
+    text: str
+    call: int | None = None
+    frame: int = 0
+
+
+@dataclass(slots=True)
+class Response:
+    """What an exchange's body holds. Texts are None where the server sent null or nothing.
+
+    `error` is the provider's own message; `complete` says whether the transport brought the whole of the answer;
+    `notes` are the oddities met while reading, as short codes.
+    """
+
+    streamed: bool = False
+    complete: bool = False
+    error: str | None = None
+    error_code: int | str | None = None
+    response_id: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    reasoning: str | None = None
+    content: str | None = None
+    tool_calls: tuple[ReceivedCall, ...] = ()
+    finish_reason: str | None = None
+    native_finish_reason: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    deltas: tuple[Delta, ...] = ()
+    token_ids: tuple[int, ...] | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[dict[str, Any], ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        return as_count(self.usage.get("prompt_tokens"))
+
+    @property
+    def completion_tokens(self) -> int | None:
+        return as_count(self.usage.get("completion_tokens"))
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        return as_count(as_dict(self.usage.get("completion_tokens_details")).get("reasoning_tokens"))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the exchange cost; None means unknown, which is not zero."""
+        cost = self.usage.get("cost")
+        return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def as_count(value: object) -> int | None:
+    """A count of tokens: a whole number that is not negative. Anything else is no count."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+def as_ids(value: object) -> tuple[int, ...] | None:
+    """A list of token ids, or None where it is none."""
+    if isinstance(value, list) and value and all(type(i) is int for i in value):
+        return tuple(value)
+    return None
+
+
+def parse_json(data: bytes | str) -> Any:
+    """JSON as servers send it: control characters and lone surrogates inside strings are let through.
+
+    Raises ValueError for what is no JSON, or nested deeper than can be read.
+    """
+    try:
+        return _decode_json(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+        try:
+            return json.loads(text, strict=False)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def read_response(exchange: Exchange) -> Response:
+    """Read the body of an exchange. Never raises: what cannot be read is an `error` with its reason."""
+    body = exchange.body
+    if not body.strip():
+        response = Response(error=exchange.transport_error or "empty body", notes=("empty_body",))
+    elif looks_like_event_stream(body):
+        response = _Stream(body).response()
+    else:
+        response = _read_json_body(body)
+    if exchange.transport_error and response.complete:
+        response.notes += ("transport_error",)
+    if exchange.status is None:
+        response.notes += ("no_http_status",)
+        response.error = response.error or exchange.transport_error or "no HTTP answer came"
+    elif exchange.status >= 400:
+        response.notes += (f"http_{exchange.status}",)
+        response.error = response.error or f"HTTP status {exchange.status}"
+    return response
+
+
+def _read_json_body(body: bytes) -> Response:
+    try:
+        document = parse_json(body.strip())
+    except ValueError:
+        head = body.strip()[:1]
+        cut = head == b"{"
+        return Response(
+            error="the JSON body is cut or damaged" if cut else "the body is not JSON: " + _excerpt(body),
+            notes=("truncated_transport" if cut else "not_json",),
+        )
+    if not isinstance(document, dict):
+        return Response(error="the body is JSON, but no object", notes=("not_a_completion",))
+    response = Response(complete=True)
+    _read_head(response, document)
+    _read_error(response, document)
+    choices = document.get("choices")
+    choice = as_dict(choices[0]) if isinstance(choices, list) and choices else {}
+    if not choice:
+        response.complete = False
+        response.notes += ("choices_null" if choices is None and "choices" in document else "choices_missing",)
+        response.error = response.error or "the body holds no choices"
+        return response
+    if isinstance(choices, list) and len(choices) > 1:
+        response.notes += ("several_choices",)
+    _read_error(response, choice)
+    _read_finish(response, choice)
+    message = as_dict(choice.get("message"))
+    _read_texts(response, message)
+    response.tool_calls = tuple(
+        ReceivedCall(as_text(c.get("id")), as_text(f.get("name")), as_text(f.get("arguments")))
+        for c in map(as_dict, as_list(message.get("tool_calls")))
+        for f in [as_dict(c.get("function"))]
+    )
+    response.token_ids = as_ids(choice.get("token_ids")) or as_ids(choice.get("output_ids"))
+    response.prompt_token_ids = as_ids(document.get("prompt_token_ids")) or as_ids(choice.get("prompt_token_ids"))
+    entries = as_list(as_dict(choice.get("logprobs")).get("content"))
+    response.logprobs = tuple(map(as_dict, entries)) or None
+    return response
+
+
+def _read_head(response: Response, document: Mapping[str, Any]) -> None:
+    response.response_id = as_text(document.get("id")) or response.response_id
+    response.model = as_text(document.get("model")) or response.model
+    response.provider = as_text(document.get("provider")) or response.provider
+    if isinstance(document.get("usage"), dict):
+        response.usage = document["usage"]
+
+
+def _read_error(response: Response, holder: Mapping[str, Any]) -> None:
+    error = holder.get("error")
+    if not error:
+        return
+    details = as_dict(error)
+    code = details.get("code")
+    raw = as_text(as_dict(details.get("metadata")).get("raw"))
+    message = as_text(details.get("message")) or as_text(error) or "error without a message"
+    response.error = f"{message}: {raw}" if raw and raw not in message else message
+    response.error_code = code if isinstance(code, int | str) else None
+    response.notes += ("error_body",)
+
+
+def _read_finish(response: Response, choice: Mapping[str, Any]) -> None:
+    response.finish_reason = as_text(choice.get("finish_reason")) or response.finish_reason
+    response.native_finish_reason = as_text(choice.get("native_finish_reason")) or response.native_finish_reason
+
+
+def _read_texts(response: Response, message: Mapping[str, Any]) -> None:
+    reasoning, other = as_text(message.get("reasoning")), as_text(message.get("reasoning_content"))
+    details = _text_of_details(message)
+    if reasoning and ((other and other != reasoning) or (details and details != reasoning)):
+        response.notes += ("reasoning_fields_differ",)
+    response.reasoning = reasoning or other or details
+    response.content = as_text(message.get("content"))
+    if isinstance(message.get("content"), list):
+        parts = [as_text(as_dict(p).get("text")) or "" for p in message["content"]]
+        response.content = "".join(parts)
+
+
+def _text_of_details(message: Mapping[str, Any]) -> str | None:
+    texts = [as_text(as_dict(d).get("text")) or "" for d in as_list(message.get("reasoning_details"))]
+    return "".join(texts) or None
+
+
+def _excerpt(body: bytes, length: int = 120) -> str:
+    text = " ".join(body[: 4 * length].decode("utf-8", "replace").split())
+    return text[:length] + ("…" if len(text) > length else "")
+
+
+class _Stream:
+    """Joins the frames of an event stream into one response."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._texts: dict[str, list[str]] = {"reasoning": [], "content": []}
+        self._calls: list[dict[str, Any]] = []
+        self._call_of_index: dict[int, int] = {}
+        self._deltas: list[Delta] = []
+        self._token_ids: list[int] = []
+        self._logprobs: list[dict[str, Any]] = []
+        self._result = Response(streamed=True)
+        self._done = False
+        self._frame = 0
+
+    def response(self) -> Response:
+        result = self._result
+        for data in event_data(self._body):
+            stripped = data.strip()
+            if stripped == b"[DONE]":
+                self._done = True
+            elif stripped:
+                self._read_frame(stripped)
+        result.reasoning = "".join(self._texts["reasoning"]) or None
+        result.content = "".join(self._texts["content"]) or None
+        result.tool_calls = tuple(
+            ReceivedCall(c["id"], c["name"], "".join(c["arguments"]) if c["has_arguments"] else None)
+            for c in self._calls
+        )
+        result.deltas = tuple(self._deltas)
+        result.token_ids = tuple(self._token_ids) or None
+        result.logprobs = tuple(self._logprobs) or None
+        self._judge_completeness()
+        return result
+
+    def _judge_completeness(self) -> None:
+        result = self._result
+        cut = "bad_last_frame" in result.notes
+        result.complete = (
+            not cut and result.error is None and (self._done or (bool(result.usage) and bool(result.finish_reason)))
+        )
+        if not self._frame and result.error is None:
+            result.error = "the event stream holds no frame"
+            result.notes += ("empty_body",)
+        elif not result.complete and result.error is None:
+            result.error = "the event stream was cut before its end"
+            result.notes += ("truncated_transport",)
+        elif result.error is not None and self._deltas:
+            result.notes += ("midstream_error",)
+
+    def _read_frame(self, data: bytes) -> None:
+        result = self._result
+        if "bad_last_frame" in result.notes:  # it was not the last after all
+            result.notes = (*(n for n in result.notes if n != "bad_last_frame"), "bad_frame")
+        try:
+            document = parse_json(data)
+        except ValueError:
+            result.notes += ("bad_last_frame",)
+            return
+        if not isinstance(document, dict):
+            result.notes += ("bad_frame",)
+            return
+        self._frame += 1
+        _read_head(result, document)
+        _read_error(result, document)
+        result.prompt_token_ids = as_ids(document.get("prompt_token_ids")) or result.prompt_token_ids
+        for choice in map(as_dict, as_list(document.get("choices"))):
+            if choice.get("index") not in (0, None):
+                if "several_choices" not in result.notes:
+                    result.notes += ("several_choices",)
+                continue
+            _read_error(result, choice)
+            _read_finish(result, choice)
+            result.prompt_token_ids = as_ids(choice.get("prompt_token_ids")) or result.prompt_token_ids
+            self._token_ids += as_ids(choice.get("token_ids")) or ()
+            self._logprobs += map(as_dict, as_list(as_dict(choice.get("logprobs")).get("content")))
+            self._read_delta(as_dict(choice.get("delta")) or as_dict(choice.get("message")))
+
+    def _read_delta(self, delta: Mapping[str, Any]) -> None:
+        reasoning = (
+            as_text(delta.get("reasoning")) or as_text(delta.get("reasoning_content")) or _text_of_details(delta)
+        )
+        for field_name, text in (("reasoning", reasoning), ("content", as_text(delta.get("content")))):
+            if text:
+                self._texts[field_name].append(text)
+                self._deltas.append(Delta(field_name, text, frame=self._frame))
+        for part in map(as_dict, as_list(delta.get("tool_calls"))):
+            self._read_call_part(part)
+
+    def _read_call_part(self, part: Mapping[str, Any]) -> None:
+        call = self._calls[self._position_of(part)]
+        function = as_dict(part.get("function"))
+        call["id"] = call["id"] or as_text(part.get("id"))
+        call["name"] = call["name"] or as_text(function.get("name"))
+        arguments = as_text(function.get("arguments"))
+        if arguments is not None:
+            call["has_arguments"] = True
+            call["arguments"].append(arguments)
+        self._deltas.append(Delta("tool_calls", arguments or "", self._calls.index(call), self._frame))
+
+    def _position_of(self, part: Mapping[str, Any]) -> int:
+        index = as_count(part.get("index"))
+        if index is not None and index in self._call_of_index:
+            return self._call_of_index[index]
+        if index is None:
+            if "tool_index_missing" not in self._result.notes:
+                self._result.notes += ("tool_index_missing",)
+            if self._calls and not part.get("id"):
+                return len(self._calls) - 1
+        self._calls.append({"id": None, "name": None, "arguments": [], "has_arguments": False})
+        if index is not None:
+            self._call_of_index[index] = len(self._calls) - 1
+        return len(self._calls) - 1
+
+
+def read_exchange_line(line: bytes) -> Exchange:
+    """One line of a file of exchanges, as `eagle-assets reconstruct` takes them.
+
+    Raises ValueError with what is wrong. Keys that have no meaning here are kept in `other`.
+    """
+    document = parse_json(line)
+    if not isinstance(document, dict):
+        raise ValueError("the line is no JSON object")
+    return exchange_of(document)
+
+
+def exchange_of(document: dict[str, Any]) -> Exchange:
+    """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Raises ValueError."""
+    known = dict(document)
+    exchange_id = known.pop("exchange_id", None)
+    if not isinstance(exchange_id, str):
+        raise ValueError("exchange_id is missing or no text")
+    body, encoded = known.pop("body", None), known.pop("body_base64", None)
+    status = known.pop("status", None)
+    model, provider, request = known.pop("model", None), known.pop("provider", None), known.pop("request", None)
+    generation = known.pop("generation", None)
+    return Exchange(
+        exchange_id=exchange_id,
+        model=model if isinstance(model, str) else as_text(as_dict(request).get("model")) or "",
+        provider=as_text(provider),
+        status=as_count(status),
+        request=as_dict(request),
+        body=_bytes_of_body(body, encoded),
+        transport_error=as_text(known.pop("transport_error", None)),
+        generation=as_dict(as_dict(generation).get("data")) or as_dict(generation) or None,
+        arrivals=tuple(_arrivals(known.pop("arrivals", None))),
+        other=known,
+    )
+
+
+def _bytes_of_body(body: object, encoded: object) -> bytes:
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if isinstance(encoded, str):
+        import base64
+
+        return base64.b64decode(encoded, validate=True)
+    if isinstance(body, dict):
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    if body is None:
+        return b""
+    raise ValueError("body is no text")
+
+
+def _arrivals(value: object) -> Iterator[tuple[int, float]]:
+    for pair in as_list(value):
+        if isinstance(pair, list) and len(pair) == 2 and as_count(pair[0]) is not None:
+            yield int(pair[0]), float(pair[1])
