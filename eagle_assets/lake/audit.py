@@ -1,0 +1,169 @@
+"""The gate in the data: what a stage has published, what its checks said, and who may read it.
+
+The record beside the files of a stage is the commit. It names the files of the last good version with their
+hashes, and, where a later audit failed, that failure too: until a good version is published, the gate is closed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eagle_assets.lake.home import Home
+
+
+class GateClosed(Exception):
+    """A stage may not be read: it has no good and current audit. The message names the check or the reason."""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One check of an audit: what it found in a sentence, in numbers, and in its worst offenders."""
+
+    name: str
+    passed: bool
+    sentence: str
+    numbers: dict[str, float] = {}
+    worst: tuple[dict[str, Any], ...] = ()
+
+
+class File(msgspec.Struct, frozen=True):
+    """A published file, `name` within the folder of its stage and dataset."""
+
+    name: str
+    sha256: str
+    bytes: int
+    rows: int
+
+
+class Input(msgspec.Struct, frozen=True):
+    """An upstream version that this one was made from."""
+
+    stage: str
+    dataset: str | None
+    identity: str
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """The outcome of one audit. `identity` is what versions downstream depend on: it changes when the content does."""
+
+    stage: str
+    dataset: str | None
+    passed: bool
+    identity: str
+    files: tuple[File, ...]
+    inputs: tuple[Input, ...]
+    checks: tuple[Check, ...]
+    counts: dict[str, float]
+    code_version: str
+    vocabulary: str | None
+    run_id: str
+    time: str  # ISO 8601, UTC
+
+    @property
+    def failed_checks(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What lies in `_audit.json`: the last good version, and the audit that failed since, if one did."""
+
+    published: Audit | None = None
+    failed: Audit | None = None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A version that passed its audit and may be read."""
+
+    home: Home
+    audit: Audit
+
+    @property
+    def paths(self) -> list[Path]:
+        folder = self.home.folder(self.audit.stage, self.audit.dataset)
+        return [folder / file.name for file in self.audit.files]
+
+    @property
+    def as_input(self) -> Input:
+        return Input(self.audit.stage, self.audit.dataset, self.audit.identity)
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = 1_024) -> Iterator[pa.RecordBatch]:
+        """Rows of the Parquet files in order, at most `size` at a time."""
+        for path in self.paths:
+            with pq.ParquetFile(path) as file:
+                yield from file.iter_batches(batch_size=size, columns=columns)
+
+    def rows(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        for batch in self.batches(columns):
+            yield from batch.to_pylist()
+
+
+def read_record(home: Home, stage: str, dataset: str | None = None) -> Record:
+    """The record of a stage; an empty one where nothing was ever audited. Raises GateClosed where it is damaged."""
+    path = home.audit(stage, dataset)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except FileNotFoundError:
+        return Record()
+    except msgspec.DecodeError as error:
+        raise GateClosed(f"{path} is damaged ({error}); materialise {called(stage, dataset)} again") from None
+
+
+def require(home: Home, stage: str, dataset: str | None = None) -> Published:
+    """The current good version of a stage, its files hashed again, and everything it was made from looked at.
+
+    Raises GateClosed where the stage was never published, where a later audit of it or of anything upstream
+    failed, where it was made from a version that is no longer the current one, or where a file changed.
+    """
+    audit = require_current(home, stage, dataset)
+    folder = home.folder(stage, dataset)
+    for file in audit.files:
+        path = folder / file.name
+        if not path.is_file():
+            raise GateClosed(f"{path} is missing; materialise {called(stage, dataset)} again")
+        if sha256_of(path) != file.sha256:
+            raise GateClosed(f"{path} changed after its audit; materialise {called(stage, dataset)} again")
+    return Published(home, audit)
+
+
+def require_current(home: Home, stage: str, dataset: str | None = None) -> Audit:
+    """As `require`, without hashing the files."""
+    record = read_record(home, stage, dataset)
+    name = called(stage, dataset)
+    if record.failed is not None:
+        failures = "; ".join(f"{check.name} failed: {check.sentence}" for check in record.failed.failed_checks)
+        raise GateClosed(f"{name} did not pass its audit of {record.failed.time}: {failures}")
+    if record.published is None:
+        raise GateClosed(f"{name} has no audit; materialise it first")
+    for made_from in record.published.inputs:
+        upstream = require_current(home, made_from.stage, made_from.dataset)
+        if upstream.identity != made_from.identity:
+            raise GateClosed(
+                f"{name} was made from a version of {called(made_from.stage, made_from.dataset)} that is no longer "
+                f"the current one; materialise {name} again"
+            )
+    return record.published
+
+
+def read_history(home: Home) -> list[Audit]:
+    """Every audit that ever ended, oldest first."""
+    return [msgspec.json.decode(path.read_bytes(), type=Audit) for path in sorted(home.history.glob("*.json"))]
+
+
+def called(stage: str, dataset: str | None) -> str:
+    """How a message names a stage of a dataset."""
+    return f"{stage} of {dataset}" if dataset is not None else stage
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,156 @@
+"""Write, audit, publish: a new version of a stage is written aside and becomes visible with its audit record."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eagle_assets import __version__
+from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, Record, read_record, sha256_of
+from eagle_assets.lake.home import AUDIT_FILE, Home, sync_folder, write_atomically
+
+ROWS_PER_BATCH = 256
+
+
+class NewVersion:
+    """A version of one stage of one dataset that is being written. Made by `new_version`, ended by `audit`."""
+
+    def __init__(self, home: Home, stage: str, dataset: str | None, run_id: str) -> None:
+        self.home, self.stage, self.dataset, self.run_id = home, stage, dataset, run_id
+        self.folder = home.staging(stage, dataset, run_id)
+        self._rows: dict[str, int] = {}
+
+    def write_rows(self, name: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Path:
+        """Write rows as Parquet; memory is that of one batch. Raises pyarrow.ArrowInvalid where a row does not fit."""
+        stream = iter(rows)
+        batches = iter(lambda: list(islice(stream, ROWS_PER_BATCH)), [])
+        return self.write_batches(name, schema, (pa.RecordBatch.from_pylist(b, schema=schema) for b in batches))
+
+    def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table]) -> Path:
+        """Write batches or tables of `schema` as one Parquet file, a row group each. Returns where it lies aside."""
+        path = self.folder / name
+        rows = 0
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write(batch)
+                rows += batch.num_rows
+        self._rows[name] = rows
+        return path
+
+    def write_json(self, name: str, value: Any) -> Path:
+        """Write a value as one JSON file."""
+        path = self.folder / name
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2))
+        self._rows[name] = 0
+        return path
+
+    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Rows of a file that this version wrote, read back from the disk, as an audit should."""
+        with pq.ParquetFile(self.folder / name) as file:
+            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
+                yield from batch.to_pylist()
+
+    def audit(
+        self,
+        checks: Sequence[Check],
+        inputs: Iterable[Published] = (),
+        counts: Mapping[str, float] | None = None,
+        identity: str | None = None,
+        vocabulary: str | None = None,
+    ) -> Audit:
+        """Publish this version if all checks passed; else leave the last good one in place and close its gate.
+
+        `identity` is what the stages downstream depend on; by default that is the content of the files.
+        """
+        files = tuple(self._file(name, rows) for name, rows in self._rows.items())
+        audit = Audit(
+            stage=self.stage,
+            dataset=self.dataset,
+            passed=all(check.passed for check in checks),
+            identity=identity or hashlib.sha256("".join(f.sha256 for f in files).encode()).hexdigest(),
+            files=files,
+            inputs=tuple(published.as_input for published in inputs),
+            checks=tuple(checks),
+            counts=dict(counts or {}),
+            code_version=__version__,
+            vocabulary=vocabulary,
+            run_id=self.run_id,
+            time=datetime.now(UTC).isoformat(),
+        )
+        if audit.passed:
+            self._publish(audit)
+        else:
+            self._record(Record(last_good(self.home, self.stage, self.dataset), failed=audit))
+        self._remember(audit)
+        return audit
+
+    def _file(self, written: str, rows: int) -> File:
+        """The file under the name that it will be published by: its own and its content's."""
+        path = self.folder / written
+        digest = sha256_of(path)
+        name = f"{path.stem}-{digest[:12]}{path.suffix}"
+        path.rename(self.folder / name)
+        return File(name, digest, (self.folder / name).stat().st_size, rows)
+
+    def _publish(self, audit: Audit) -> None:
+        target = self.home.folder(self.stage, self.dataset)
+        target.mkdir(parents=True, exist_ok=True)
+        for file in audit.files:
+            with (self.folder / file.name).open("rb") as written:
+                os.fsync(written.fileno())
+            os.replace(self.folder / file.name, target / file.name)
+        sync_folder(target)
+        self._record(Record(published=audit))
+        remove_superseded(self.home, self.stage, self.dataset, audit)
+
+    def _record(self, record: Record) -> None:
+        data = msgspec.json.format(msgspec.json.encode(record), indent=2)
+        write_atomically(self.home.audit(self.stage, self.dataset), data)
+
+    def _remember(self, audit: Audit) -> None:
+        name = f"{audit.time}-{audit.stage}-{audit.dataset or 'all'}-{uuid.uuid4().hex[:6]}.json"
+        write_atomically(self.home.history / name.replace(":", ""), msgspec.json.encode(audit))
+
+
+@contextmanager
+def new_version(home: Home, stage: str, dataset: str | None = None, run_id: str | None = None) -> Iterator[NewVersion]:
+    """Begin a new version, alone on this machine for this stage and dataset; what is written aside goes at the end."""
+    with home.locked(stage, dataset):
+        published = last_good(home, stage, dataset)
+        if published is not None:
+            remove_superseded(home, stage, dataset, published)
+        version = NewVersion(home, stage, dataset, run_id or uuid.uuid4().hex)
+        shutil.rmtree(version.folder.parent, ignore_errors=True)  # of runs that were killed
+        version.folder.mkdir(parents=True)
+        try:
+            yield version
+        finally:
+            shutil.rmtree(version.folder, ignore_errors=True)
+
+
+def last_good(home: Home, stage: str, dataset: str | None) -> Audit | None:
+    """The version published last, also where a later audit failed; None where there is none to be read."""
+    try:
+        return read_record(home, stage, dataset).published
+    except GateClosed:
+        return None
+
+
+def remove_superseded(home: Home, stage: str, dataset: str | None, published: Audit) -> None:
+    """Remove every file of a stage that its published version does not name."""
+    keep = {AUDIT_FILE, *(file.name for file in published.files)}
+    for path in home.folder(stage, dataset).iterdir():
+        if path.is_file() and path.name not in keep:
+            path.unlink(missing_ok=True)
