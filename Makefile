@@ -1,0 +1,48 @@
+# `make demo` and `make test` do all the set-up that they need; nothing has to be run first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export DAGSTER_HOME ?= $(CURDIR)/dagster_home
+
+.PHONY: help setup demo run ui test clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    the whole graph on a loopback server: no key, no network, nothing spent"
+	@echo "make run     the same for real, with OPENROUTER_API_KEY set"
+	@echo "make ui      the lineage in a browser, on http://127.0.0.1:3000"
+	@echo "make test    every check of this repository"
+	@echo "make clean   remove the environment and the demo's data (never the data of make run)"
+
+setup: $(READY)
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed and $(PYTHON) is not that: install it, or name one: make setup PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments: install its venv module (on Debian: apt install python3-venv)" >&2; exit 1; }
+	@echo "Setting up $(VENV), once: this takes a minute or two"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+demo: setup
+	@EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" $(BIN)/python -m eagle_assets.demo
+
+run: setup
+	@$(BIN)/eagle-assets run
+
+ui: setup
+	@$(BIN)/dagster dev --host 127.0.0.1 --port 3000
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n 2
+
+clean:
+	rm -rf $(VENV) data/demo build dist
