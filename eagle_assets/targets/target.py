@@ -60,7 +60,7 @@ class Target:
         return Markers.look_up(self.vocabulary)
 
     def is_named(self, model: str) -> bool:
-        """Whether a response's `model` names this target: the slug itself or a dated form of it, with or without a variant (`:free`)."""
+        """Whether a response's `model` names this target: its slug, dated or not, with any variant (`:free`)."""
         slug = model.partition(":")[0]
         return slug == self.name or slug.removeprefix(f"{self.name}-").isdigit()
 

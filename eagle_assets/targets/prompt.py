@@ -1,0 +1,170 @@
+"""A request's prompt as ids: the chat template as PyPI `renderers` writes it, with the target's own vocabulary.
+
+`renderers` joins its scaffold and the caller's texts into strings and leaves it to the tokenizer to find the
+markers in them. Here a caller's text never becomes a marker, so the tokenizer that it is given encodes nothing:
+it passes texts through, and only `<think>` of the scaffold becomes an id. What lies between two markers is then
+encoded as one text, as a server does that renders the template to a string.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from itertools import count, groupby
+from typing import Any
+
+from eagle_assets.targets.target import Target
+
+ROLES = ("system", "user", "assistant", "tool")
+
+_THINK = re.compile(r"<(/?think)>")
+_SCAFFOLD_THINK = re.compile(r"<think>(?:(.*)</think>)?", re.DOTALL)
+
+
+class PromptError(ValueError):
+    """A request whose messages or tools cannot be rendered; one sentence that says which and why."""
+
+
+def prompt_ids(target: Target, request: dict[str, Any]) -> list[int]:
+    """Ids of the prompt that `request` (a chat-completions body) gives the target, up to where it generates.
+
+    Thinking is what `target.thinks(request)` says. Raises PromptError for messages or tools that have no
+    rendering: an unknown role, parts that are no text, a text with half a surrogate pair.
+    """
+    messages, tools, seal = _sealed(_checked_messages(request.get("messages")), _checked_tools(request.get("tools")))
+    renderer = _renderer(target, target.thinks(request))
+    if tools and target.thinking == "never":
+        messages, tools = [_declared_as_json(tools), *messages], None
+    try:
+        rendered: list[int | str] = renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
+        ids: list[int] = []
+        for is_text, run in groupby(rendered, key=lambda piece: isinstance(piece, str)):
+            if is_text:
+                ids += target.vocabulary.encode("".join(map(str, run)).replace(seal, ""))
+            else:
+                ids += map(int, run)
+        return ids
+    except UnicodeEncodeError:
+        raise PromptError("a text of the request has half a surrogate pair, which no tokenizer can encode") from None
+    except Exception as error:  # renderers raises whatever an unusual tool schema leads it to
+        raise PromptError(f"the tools or messages cannot be rendered ({type(error).__name__}: {error})") from error
+
+
+class _PassingTokenizer:
+    """What `renderers` needs of a tokenizer: marker ids by text, and texts that pass through unencoded."""
+
+    unk_token_id = None
+    name_or_path = ""
+
+    def __init__(self, target: Target) -> None:
+        self._special = target.vocabulary.special
+        self._think_begin = target.markers.think_begin
+        self._think_end = target.markers.think_end
+
+    def convert_tokens_to_ids(self, token: str) -> int | None:
+        return self._special.get(token)
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int | str]:
+        scaffold = _SCAFFOLD_THINK.fullmatch(text)
+        if scaffold is None:
+            return [text]
+        if scaffold[1] is None:
+            return [self._think_begin]
+        return [self._think_begin, scaffold[1], self._think_end]
+
+
+@cache
+def _renderer(target: Target, thinking: bool) -> Any:
+    from renderers import KimiK2Renderer, KimiK25Renderer, KimiK25RendererConfig
+
+    tokenizer = _PassingTokenizer(target)
+    if target.thinking == "never":
+        return KimiK2Renderer(tokenizer)
+    return KimiK25Renderer(tokenizer, KimiK25RendererConfig(thinking=thinking))
+
+
+def _declared_as_json(tools: list[dict[str, Any]]) -> dict[str, Any]:
+    """The turn that declares tools to K2. `renderers` writes compact JSON; the prompt counts of the providers that
+    render the model's own template (WandB, Fireworks) fit only default spacing, keys sorted."""
+    return {"role": "tool_declare", "content": json.dumps(tools, sort_keys=True, ensure_ascii=False)}
+
+
+def _sealed(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> tuple[Any, Any, str]:
+    """Messages and tools in which no text reads `<think>` or `</think>`, and the seal that was put into those that do.
+
+    The seal is plain ASCII that occurs nowhere in them, so that it comes through any JSON escaping unchanged.
+    """
+    try:
+        text = json.dumps([messages, tools], ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise PromptError(f"messages and tools must be JSON ({error})") from None
+    seal = next(mark for mark in (f"~{n}~" for n in count()) if mark not in text)
+    return *json.loads(_THINK.sub(rf"<\1{seal}>", text)), seal
+
+
+def _checked_messages(messages: Any) -> list[dict[str, Any]]:
+    if not isinstance(messages, list) or not messages:
+        raise PromptError("messages must be a list with at least one message")
+    return [_checked_message(number, message) for number, message in enumerate(messages)]
+
+
+def _checked_message(number: int, message: Any) -> dict[str, Any]:
+    """The keys that templates read, and nothing else."""
+    if not isinstance(message, dict):
+        raise PromptError(f"message {number} must be an object with role and content")
+    role = message.get("role")
+    if role not in ROLES:
+        raise PromptError(f"message {number} has the role {role!r}; known are {', '.join(ROLES)}")
+    where = f"message {number} ({role})"
+    checked = {"role": role, "content": _checked_content(where, message.get("content"), may_lack=role == "assistant")}
+    for key in ("name", "tool_call_id"):
+        if message.get(key) is not None:
+            checked[key] = _checked_text(f"{key} of {where}", message[key])
+    if role == "assistant":
+        reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if message.get(k) is not None), None)
+        if reasoning is not None:
+            checked["reasoning_content"] = _checked_text(f"reasoning of {where}", reasoning)
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+            raise PromptError(f"tool_calls of {where} must be a list of calls, each with a function that has a name")
+        checked["tool_calls"] = calls
+    return checked
+
+
+def _checked_content(where: str, content: Any, may_lack: bool) -> str | None:
+    if content is None and may_lack:
+        return None
+    if isinstance(content, list):
+        for part in content:
+            if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+                kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+                raise PromptError(f"{where} has a part of type {kind!r}; only text can be rendered")
+        return "".join(part["text"] for part in content)
+    return _checked_text(f"content of {where}", content)
+
+
+def _checked_text(what: str, text: Any) -> str:
+    if not isinstance(text, str):
+        raise PromptError(f"{what} must be a text, not {type(text).__name__}")
+    return text
+
+
+def _is_call(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return (
+        isinstance(function, dict)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments", ""), (str, dict))
+        and isinstance(call.get("id") or "", str)
+    )
+
+
+def _checked_tools(tools: Any) -> list[dict[str, Any]]:
+    if tools is None:
+        return []
+    if not isinstance(tools, list) or not all(
+        isinstance(tool, dict) and isinstance(tool.get("function"), dict) for tool in tools
+    ):
+        raise PromptError("tools must be a list of objects, each with a function")
+    return tools
