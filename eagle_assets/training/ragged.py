@@ -1,0 +1,53 @@
+"""Columns of lists as flat numpy buffers: the ids of many rows end to end, with where each row begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows = npt.NDArray[np.bool_]
+Lengths = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Row r is `values[offsets[r]:offsets[r + 1]]`; a null list is a row without values. Views where Arrow allows."""
+
+    values: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+
+    @classmethod
+    def from_arrow(cls, column: pa.Array | pa.ChunkedArray) -> Ragged:
+        """`column` is a list column of integers without nulls among them."""
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        return cls(pc.list_flatten(column).to_numpy(), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        """Shape (rows,)."""
+        return np.diff(self.offsets)
+
+    def rows_with(self, marked: npt.NDArray[np.bool_]) -> Rows:
+        """Which rows hold at least one marked value; `marked` has the shape of `values`. Shape (rows,)."""
+        rows = np.zeros(len(self.lengths), dtype=np.bool_)
+        rows[np.searchsorted(self.offsets, np.flatnonzero(marked), side="right") - 1] = True
+        return rows
+
+    def first(self, lengths: Lengths) -> npt.NDArray[np.int64]:
+        """Positions of the first `lengths[r]` values of each row r, which must have them. Shape (sum of lengths,)."""
+        return _runs(self.offsets[:-1], lengths)
+
+    def last(self, lengths: Lengths) -> npt.NDArray[np.int64]:
+        """Positions of the last `lengths[r]` values of each row r, which must have them. Shape (sum of lengths,)."""
+        return _runs(self.offsets[1:] - lengths, lengths)
+
+
+def _runs(starts: npt.NDArray[np.int64], lengths: Lengths) -> npt.NDArray[np.int64]:
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
