@@ -52,7 +52,7 @@ def rows_outside_vocabulary(ids: Ragged, vocabulary_size: int) -> Rows:
     return ids.rows_with((ids.values < 0) | (ids.values >= vocabulary_size))
 
 
-def _reasons_to_leave_out(batch: pa.RecordBatch, vocabulary_size: int, trusted: Sequence[str]) -> npt.NDArray[Any]:
+def _reasons_to_leave_out(batch: pa.RecordBatch, vocabulary_size: int) -> npt.NDArray[Any]:
     prompts, outputs = Ragged.from_arrow(batch["prompt_ids"]), Ragged.from_arrow(batch["output_ids"])
     verdicts = np.asarray(pc.fill_null(batch["verdict"], "missing"), dtype=np.str_)
     return np.select(
