@@ -7,10 +7,12 @@ splintr's, whose bundled Kimi vocabulary equals the official `tiktoken.model` by
 from __future__ import annotations
 
 import base64
+import codecs
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +22,9 @@ import splintr
 # Kimi's own tokenizer (tokenization_kimi.py) cuts its input at these lengths before BPE, counted in characters.
 MAX_CHARACTERS_PER_ENCODE = 400_000
 MAX_RUN_OF_BLANKS_OR_NONBLANKS = 25_000
+
+# `\s` is what str.isspace says of one character, which is what Kimi's tokenizer asks.
+_RUN = re.compile(r"\s+|\S+")
 
 Ids = npt.NDArray[np.uint32]
 
@@ -117,6 +122,15 @@ class Vocabulary:
         """Bytes of a sequence, special tokens as their text."""
         return b"".join(map(self.bytes_of, ids))
 
+    def texts_of(self, ids: Iterable[int], drop_incomplete: bool = False) -> tuple[str, ...]:
+        """Text that each id adds to the text so far: "" where it ends inside a character, which then comes with the
+        id that completes it. What never becomes a character is U+FFFD, or dropped if it stands at the end."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        texts = [decoder.decode(self.bytes_of(token)) for token in ids]
+        if texts and not drop_incomplete:
+            texts[-1] += decoder.decode(b"", final=True)
+        return tuple(texts)
+
     def prove(self) -> None:
         """Raise VocabularyError unless the bundled vocabulary is the official one and its markers roundtrip."""
         lines = (base64.b64encode(b) + b" %d\n" % i for i, b in enumerate(self.token_bytes))
@@ -136,18 +150,15 @@ def cut_like_kimi(text: str) -> Iterator[str]:
 
 
 def _cut_long_runs(text: str) -> Iterator[str]:
-    piece_start = run_length = 0
-    run_is_blank = text[:1].isspace()
-    for i, character in enumerate(text):
-        is_blank = character.isspace()
-        if is_blank != run_is_blank:
-            run_length, run_is_blank = 1, is_blank
-            continue
-        run_length += 1
-        if run_length > MAX_RUN_OF_BLANKS_OR_NONBLANKS:
-            yield text[piece_start:i]
-            piece_start, run_length = i, 1
-    yield text[piece_start:]
+    limit = MAX_RUN_OF_BLANKS_OR_NONBLANKS
+    cuts = [
+        cut
+        for run in _RUN.finditer(text)
+        if run.end() - run.start() > limit
+        for cut in range(run.start() + limit, run.end(), limit)
+    ]
+    for start, end in pairwise([0, *cuts, len(text)]):
+        yield text[start:end]
 
 
 @cache
