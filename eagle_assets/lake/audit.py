@@ -33,9 +33,10 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True):
-    """A published file, `name` within the folder of its stage and dataset."""
+    """A published file, `name` within the folder of its stage and dataset; `written_as` is that without its digest."""
 
     name: str
+    written_as: str
     sha256: str
     bytes: int
     rows: int
@@ -91,6 +92,11 @@ class Published(msgspec.Struct, frozen=True):
     def paths(self) -> list[Path]:
         folder = self.home.folder(self.audit.stage, self.audit.dataset)
         return [folder / file.name for file in self.audit.files]
+
+    def path(self, written_as: str) -> Path:
+        """Where the file lies that was written under this name, such as `d2t.npy`."""
+        name = next(file.name for file in self.audit.files if file.written_as == written_as)
+        return self.home.folder(self.audit.stage, self.audit.dataset) / name
 
     @property
     def as_input(self) -> Input:

@@ -30,7 +30,7 @@ class NewVersion:
     def __init__(self, home: Home, stage: str, dataset: str | None, run_id: str) -> None:
         self.home, self.stage, self.dataset, self.run_id = home, stage, dataset, run_id
         self.folder = home.staging(stage, dataset, run_id)
-        self._rows: dict[str, int] = {}
+        self._written: list[str] = []
 
     def write_rows(self, name: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Path:
         """Write rows as Parquet; memory is that of one batch. Raises pyarrow.ArrowInvalid where a row does not fit."""
@@ -41,20 +41,22 @@ class NewVersion:
     def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table]) -> Path:
         """Write batches or tables of `schema` as one Parquet file, a row group each. Returns where it lies aside."""
         path = self.folder / name
-        rows = 0
         with pq.ParquetWriter(path, schema, compression="zstd") as writer:
             for batch in batches:
                 writer.write(batch)
-                rows += batch.num_rows
-        self._rows[name] = rows
+        self.add(path)
         return path
 
     def write_json(self, name: str, value: Any) -> Path:
         """Write a value as one JSON file."""
         path = self.folder / name
         path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2))
-        self._rows[name] = 0
+        self.add(path)
         return path
+
+    def add(self, *paths: Path) -> None:
+        """Take files that were written into `folder` into this version."""
+        self._written += [str(path.relative_to(self.folder)) for path in paths]
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """Rows of a file that this version wrote, read back from the disk, as an audit should."""
@@ -74,7 +76,7 @@ class NewVersion:
 
         `identity` is what the stages downstream depend on; by default that is the content of the files.
         """
-        files = tuple(self._file(name, rows) for name, rows in self._rows.items())
+        files = tuple(map(self._file, self._written))
         audit = Audit(
             stage=self.stage,
             dataset=self.dataset,
@@ -96,13 +98,13 @@ class NewVersion:
         self._remember(audit)
         return audit
 
-    def _file(self, written: str, rows: int) -> File:
+    def _file(self, written: str) -> File:
         """The file under the name that it will be published by: its own and its content's."""
         path = self.folder / written
         digest = sha256_of(path)
-        name = f"{path.stem}-{digest[:12]}{path.suffix}"
-        path.rename(self.folder / name)
-        return File(name, digest, (self.folder / name).stat().st_size, rows)
+        rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else 0
+        published = path.rename(path.with_name(f"{path.stem}-{digest[:12]}{path.suffix}"))
+        return File(published.name, written, digest, published.stat().st_size, rows)
 
     def _publish(self, audit: Audit) -> None:
         target = self.home.folder(self.stage, self.dataset)
