@@ -71,3 +71,11 @@ TRAINING_SHARDS = pa.schema(
         ("dataset", pa.string()),
     ]
 )
+
+TOKEN_FREQUENCIES = pa.schema(
+    [
+        ("token", pa.int32()),
+        ("count", pa.int64()),
+        ("draft_id", pa.int32()),  # place in the draft vocabulary; null where the id is not in it
+    ]
+)

@@ -17,20 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eagle_assets.lake.audit import Check
+from eagle_assets.lake.schemas import TOKEN_FREQUENCIES
 from eagle_assets.targets.target import Markers
 from eagle_assets.training.ragged import Ragged
 
 DEFAULT_SIZE = 32_000
 
 Counts = npt.NDArray[np.int64]
-
-TOKEN_FREQUENCIES = pa.schema(
-    [
-        ("token", pa.int32()),
-        ("count", pa.int64()),
-        ("draft_id", pa.int32()),  # place in the draft vocabulary; null where the id is not in it
-    ]
-)
 
 
 class NothingToCount(Exception):
