@@ -24,7 +24,7 @@ RAW_RESPONSES = pa.schema(
         ("model", pa.string()),
         ("provider", pa.string()),
         ("status", pa.int32()),  # HTTP status; null where no answer came, and for local rows
-        ("outcome", pa.string()),  # answered | failed | local
+        ("outcome", pa.string()),  # answered | retry | refused | fatal; of local rows: answered
         ("reason", pa.string()),  # why there is no answer; null where there is one
         ("request", pa.string()),  # JSON as sent
         ("body", pa.binary()),  # as received, byte for byte; of local rows the line of the file
@@ -32,8 +32,10 @@ RAW_RESPONSES = pa.schema(
         ("generation", pa.string()),  # JSON of /generation, where it was asked
         ("arrivals", pa.string()),  # JSON list of [byte offset, seconds since the request left]
         ("other", pa.string()),  # JSON object of every further key of the exchange
-        ("cost_usd", pa.float64()),
-        ("received_at", pa.float64()),  # seconds since the epoch
+        ("attempt", pa.int32()),  # counts the attempts at this request from 1
+        ("cost_usd", pa.float64()),  # null where it is not known
+        ("asked_at", pa.float64()),  # seconds since the epoch; null for local rows, as the next
+        ("ended_at", pa.float64()),
     ]
 )
 
