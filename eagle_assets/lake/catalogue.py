@@ -1,0 +1,221 @@
+"""`eagle.duckdb`: every audit as a row, and views over the Parquet files that the audit records name.
+
+It is built aside and renamed, so a reader meets neither a lock nor half a catalogue. Paths in it are absolute, so
+that it answers from any folder. The Parquet files stay the truth; the catalogue can be built again at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from eagle_assets.lake.audit import Audit, Record, read_history, read_record
+from eagle_assets.lake.home import Home, sync_folder
+from eagle_assets.lake.schemas import PROMPTS, RAW_RESPONSES, TOKEN_FREQUENCIES, TOKEN_SEQUENCES, TRAINING_SHARDS
+
+SQL_FOLDER = Path(__file__).parents[2] / "sql"
+ATTEMPTS = 5
+
+# View name: the stage whose Parquet files it shows, and their columns.
+STAGE_VIEWS: dict[str, tuple[str, pa.Schema]] = {
+    "prompts": ("prompts", PROMPTS),
+    "raw_responses": ("raw_responses", RAW_RESPONSES),
+    "token_sequences": ("token_sequences", TOKEN_SEQUENCES),
+    "training_shards": ("training_shards", TRAINING_SHARDS),
+    "token_frequencies": ("draft_vocabulary", TOKEN_FREQUENCIES),
+}
+
+AUDITS = pa.schema(
+    [
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("stage", pa.string()),
+        ("dataset", pa.string()),  # null where the stage has no partitions
+        ("passed", pa.bool_()),
+        ("is_current", pa.bool_()),  # whether this is the version that readers get now
+        ("run_id", pa.string()),
+        ("identity", pa.string()),
+        ("code_version", pa.string()),
+        ("vocabulary", pa.string()),
+        ("files", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("counts", pa.map_(pa.string(), pa.float64())),
+        ("failed_checks", pa.list_(pa.string())),
+        ("audit_sha256", pa.string()),
+    ]
+)
+
+CHECKS = pa.schema(
+    [
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("stage", pa.string()),
+        ("dataset", pa.string()),
+        ("run_id", pa.string()),
+        ("name", pa.string()),
+        ("passed", pa.bool_()),
+        ("sentence", pa.string()),
+        ("numbers", pa.map_(pa.string(), pa.float64())),
+    ]
+)
+
+LEDGER = pa.schema(
+    [
+        ("dataset", pa.string()),  # null for the whole budget
+        ("spent_usd", pa.float64()),
+        ("reserved_usd", pa.float64()),
+        ("left_usd", pa.float64()),
+    ]
+)
+
+
+class CatalogueError(Exception):
+    """The catalogue cannot be built or read; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class LedgerTotal:
+    """The ledger's totals for one dataset, or for the whole budget where `dataset` is None; US dollars."""
+
+    dataset: str | None
+    spent_usd: float
+    reserved_usd: float
+    left_usd: float | None
+
+
+def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: Path = SQL_FOLDER) -> Path:
+    """Build the catalogue anew and put it in place of the old one; returns its path.
+
+    Raises CatalogueError where `sql_folder` is missing or a view in it is wrong, GateClosed where an audit record is
+    damaged.
+    """
+    totals = list(ledger)
+    with home.locked("catalogue"):
+        for killed in home.root.glob(f".{home.catalogue.name}.*"):
+            killed.unlink()
+        aside = home.catalogue.with_name(f".{home.catalogue.name}.{uuid.uuid4().hex}")
+        try:
+            with duckdb.connect(aside) as connection:
+                _fill(connection, home, totals, sql_folder)
+            with aside.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(aside, home.catalogue)
+            sync_folder(home.root)
+        finally:
+            aside.unlink(missing_ok=True)
+    return home.catalogue
+
+
+def sql_files(folder: Path) -> list[Path]:
+    """The SQL files of a folder by name. Raises CatalogueError where there is no such folder."""
+    if not folder.is_dir():
+        raise CatalogueError(
+            f"{folder} is missing: the SQL lies at the root of the repository, so install from there with `make setup`"
+        )
+    return sorted(folder.glob("*.sql"))
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, home: Home, ledger: list[LedgerTotal], sql_folder: Path) -> None:
+    history = read_history(home)
+    records = {key: read_record(home, *key) for key in {(audit.stage, audit.dataset) for audit in history}}
+    _create_table(connection, "audits", AUDITS, [_audit_row(audit, records) for audit in history])
+    _create_table(connection, "checks", CHECKS, [row for audit in history for row in _check_rows(audit)])
+    _create_table(connection, "ledger", LEDGER, [asdict(total) for total in ledger])
+    for name, (stage, schema) in STAGE_VIEWS.items():
+        _create_stage_view(connection, home, name, stage, schema)
+    for path in sql_files(sql_folder / "views"):
+        try:
+            connection.execute(path.read_text(encoding="utf-8"))
+        except duckdb.Error as error:
+            raise CatalogueError(f"{path}: {error}") from None
+
+
+def _create_stage_view(
+    connection: duckdb.DuckDBPyConnection, home: Home, name: str, stage: str, schema: pa.Schema
+) -> None:
+    """A view over the published files of all datasets. A version may be superseded while it is being looked at."""
+    columns = _empty_select(connection, schema)
+    for attempt in range(ATTEMPTS):
+        files = _published_files(home, stage)
+        select = columns
+        if files:
+            listed = ", ".join(_quoted(str(path)) for path in files)
+            select += (
+                " UNION ALL BY NAME SELECT * FROM "
+                f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+            )
+        try:
+            connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+            return
+        except duckdb.IOException as error:
+            if attempt == ATTEMPTS - 1:
+                raise CatalogueError(f"the files of {stage} cannot be read: {error}; materialise it again") from None
+
+
+def _published_files(home: Home, stage: str) -> list[Path]:
+    return [
+        home.folder(stage, dataset) / file.name
+        for dataset in (None, *home.audited_datasets(stage))
+        if (audit := read_record(home, stage, dataset).published) is not None
+        for file in audit.files
+        if file.name.endswith(".parquet")
+    ]
+
+
+def _empty_select(connection: duckdb.DuckDBPyConnection, schema: pa.Schema) -> str:
+    """A SELECT of no rows with DuckDB's types for the columns of `schema`."""
+    relation = connection.from_arrow(schema.empty_table())
+    columns = (f'NULL::{kind} AS "{name}"' for name, kind in zip(relation.columns, relation.types, strict=True))
+    return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def _create_table(
+    connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, rows: Sequence[dict[str, object]]
+) -> None:
+    connection.from_arrow(pa.Table.from_pylist(rows, schema)).create(name)
+
+
+def _audit_row(audit: Audit, records: dict[tuple[str, str | None], Record]) -> dict[str, object]:
+    return {
+        "time": datetime.fromisoformat(audit.time),
+        "stage": audit.stage,
+        "dataset": audit.dataset,
+        "passed": audit.passed,
+        "is_current": records[audit.stage, audit.dataset].published == audit,
+        "run_id": audit.run_id,
+        "identity": audit.identity,
+        "code_version": audit.code_version,
+        "vocabulary": audit.vocabulary,
+        "files": len(audit.files),
+        "rows": audit.rows,
+        "bytes": sum(file.bytes for file in audit.files),
+        "counts": audit.counts,
+        "failed_checks": [check.name for check in audit.failed_checks],
+        "audit_sha256": hashlib.sha256(msgspec.json.encode(audit)).hexdigest(),
+    }
+
+
+def _check_rows(audit: Audit) -> Iterable[dict[str, object]]:
+    for check in audit.checks:
+        yield {
+            "time": datetime.fromisoformat(audit.time),
+            "stage": audit.stage,
+            "dataset": audit.dataset,
+            "run_id": audit.run_id,
+            "name": check.name,
+            "passed": check.passed,
+            "sentence": check.sentence,
+            "numbers": check.numbers,
+        }
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

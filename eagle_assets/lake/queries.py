@@ -1,0 +1,65 @@
+"""The ready queries of `sql/queries/`, each one file whose leading comment says what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, sql_files
+from eagle_assets.lake.home import Home
+
+
+@dataclass(frozen=True)
+class Query:
+    """A ready query; `answers` is its leading comment."""
+
+    name: str
+    answers: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of a query, in order of its columns."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def ready_queries(sql_folder: Path = SQL_FOLDER) -> dict[str, Query]:
+    """All queries by name. Raises CatalogueError where the folder is missing."""
+    return {path.stem: _read_query(path) for path in sql_files(sql_folder / "queries")}
+
+
+def run_query(home: Home, name: str, sql_folder: Path = SQL_FOLDER) -> Answer:
+    """Run a ready query on the catalogue, which is opened for reading only.
+
+    Raises CatalogueError where the query or the catalogue is not there, or the files it names have gone.
+    """
+    queries = ready_queries(sql_folder)
+    if name not in queries:
+        raise CatalogueError(f"there is no query {name!r}; there are: {', '.join(queries)}")
+    if not home.catalogue.is_file():
+        raise CatalogueError(f"there is no catalogue at {home.catalogue} yet; run `make demo` first")
+    try:
+        with duckdb.connect(home.catalogue, read_only=True) as connection:
+            relation = connection.sql(queries[name].sql)
+            return Answer(relation.columns, relation.fetchall())
+    except duckdb.Error as error:
+        raise CatalogueError(
+            f"query {name} fails on {home.catalogue} ({str(error).splitlines()[0]}); "
+            "if data was materialised since, materialise run_statistics again"
+        ) from None
+
+
+def _read_query(path: Path) -> Query:
+    sql = path.read_text(encoding="utf-8")
+    comment = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        comment.append(line.removeprefix("--").strip())
+    return Query(path.stem, " ".join(comment), sql)

@@ -1,0 +1,253 @@
+"""The catalogue and the ready queries, on real DuckDB files, with readers in other processes while it is rebuilt."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from eagle_assets.lake.audit import Check
+from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, LedgerTotal, build_catalogue
+from eagle_assets.lake.home import Home
+from eagle_assets.lake.queries import ready_queries, run_query
+from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_FREQUENCIES, TOKEN_SEQUENCES, TRAINING_SHARDS
+from eagle_assets.lake.version import new_version
+
+ANSWERED_QUESTIONS = {
+    "verdicts",
+    "count_differences",
+    "spend",
+    "reasons_of_distrust",
+    "materialisations",
+    "tokens",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "a home's folder")
+
+
+def publish(home: Home, stage: str, dataset: str | None, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:
+    with new_version(home, stage, dataset, "run") as version:
+        version.write_rows("part.parquet", schema, rows)
+        version.audit([Check("looks_well", True, "it does")], counts={"rows": len(rows)})
+
+
+def fail_audit(home: Home, stage: str, dataset: str, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:
+    with new_version(home, stage, dataset, "bad run") as version:
+        version.write_rows("part.parquet", schema, rows)
+        version.audit([Check("looks_well", False, "it does not")])
+
+
+def sequence(dataset: str, number: int, verdict: str, **more: Any) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "exchange_id": f"e{number}",
+        "provider": "Chutes",
+        "verdict": verdict,
+        "output_ids": [1, 2, 3],
+        "finish_reason": "stop",
+        "count_difference": 0,
+        "reasons": [],
+        **more,
+    }
+
+
+def fill(home: Home) -> None:
+    sequences = [
+        sequence("B3", 1, "exact"),
+        sequence("B3", 2, "consistent", provider="AtlasCloud", count_difference=1),
+        sequence("B3", 3, "unverified", reasons=["rival_stands", "count_missing"], count_difference=None),
+        sequence("B3", 4, "unusable", reasons=["error"], output_ids=None, count_difference=None, provider=None),
+    ]
+    responses = [
+        {
+            "dataset": "B3",
+            "exchange_id": s["exchange_id"],
+            "provider": s["provider"],
+            "cost_usd": 0.25,
+            "outcome": "answered",
+        }
+        for s in sequences
+    ]
+    shard = {"provider": "Chutes", "dataset": "B3", "input_ids": [9, 1, 2, 3], "loss_mask": [0, 1, 1, 1]}
+    publish(home, "raw_responses", "B3", RAW_RESPONSES, responses)
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, sequences)
+    publish(home, "token_sequences", "B1", TOKEN_SEQUENCES, [sequence("B1", 1, "exact", provider=None)])
+    publish(
+        home,
+        "training_shards",
+        "B3",
+        TRAINING_SHARDS,
+        [{"id": f"B3/e{i}", "exchange_id": f"e{i}", "verdict": "exact", **shard} for i in (1, 2)],
+    )
+    publish(home, "draft_vocabulary", None, TOKEN_FREQUENCIES, [{"token": 1, "count": 2, "draft_id": 0}])
+
+
+def answer(home: Home, name: str) -> list[dict[str, Any]]:
+    result = run_query(home, name)
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+def read(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(path, read_only=True) as connection:
+        return connection.sql(sql).fetchall()
+
+
+def test_every_ready_query_says_what_it_answers_and_runs_before_anything_was_materialised(home: Home) -> None:
+    build_catalogue(home)
+    queries = ready_queries()
+    assert set(queries) >= ANSWERED_QUESTIONS
+    for query in queries.values():
+        assert "?" in query.answers, query.name
+        assert run_query(home, query.name).columns
+
+
+def test_views_of_stages_without_files_have_the_columns_and_types_of_those_with_files(home: Home) -> None:
+    describe = "SELECT column_name, column_type FROM (DESCRIBE token_sequences)"
+    empty = read(build_catalogue(home), describe)
+    fill(home)
+    assert read(build_catalogue(home), describe) == empty
+    assert dict(empty)["output_ids"] == "INTEGER[]"
+    assert read(home.catalogue, "SELECT count(*) FROM token_sequences") == [(5,)]
+
+
+def test_the_queries_count_what_was_published(home: Home) -> None:
+    fill(home)
+    build_catalogue(home, [LedgerTotal("B3", 1.0, 0.5, 8.5), LedgerTotal(None, 1.0, 0.5, 98.5)])
+    verdicts = {(row["dataset"], row["provider"]): row for row in answer(home, "verdicts")}
+    assert verdicts["B3", "Chutes"]["exact"] == 1
+    assert verdicts["B3", "Chutes"]["unverified"] == 1
+    assert verdicts["B3", "Chutes"]["trusted_percent"] == 50.0
+    assert verdicts["B1", "own server"]["sequences"] == 1
+    assert sum(row["spent_usd"] for row in answer(home, "spend")) == 1.0
+    assert [(r["reason"], r["sequences"]) for r in answer(home, "reasons_of_distrust")] == [
+        ("error", 1),
+        ("count_missing", 1),
+        ("rival_stands", 1),
+    ]
+    differences = {row["provider"]: row for row in answer(home, "count_differences")}
+    assert (differences["AtlasCloud"]["least"], differences["AtlasCloud"]["greatest"]) == (1, 1)
+    assert differences["Chutes"]["closed"] == differences["Chutes"]["sequences"] == 1
+    tokens = {row["dataset"]: row for row in answer(home, "tokens")}
+    assert tokens["B3"] | {"trained_percent": 66.7} == tokens["B3"]
+    assert (tokens["B3"]["shard_rows"], tokens["B3"]["shard_tokens"], tokens["B3"]["generated_tokens"]) == (2, 8, 6)
+    assert [row["dataset"] for row in answer(home, "budget")] == ["B3", "all"]
+    assert answer(home, "budget")[1]["left_usd"] == 98.5
+
+
+def test_a_failed_audit_is_a_row_and_leaves_the_last_good_files_in_the_view(home: Home) -> None:
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", 1, "exact")])
+    fail_audit(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", i, "exact") for i in range(9)])
+    build_catalogue(home)
+    assert [(r["passed"], r["is_current"], r["failed_checks"]) for r in answer(home, "materialisations")] == [
+        (False, False, ["looks_well"]),
+        (True, True, []),
+    ]
+    assert answer(home, "failed_checks")[0]["sentence"] == "it does not"
+    assert read(home.catalogue, "SELECT count(*) FROM token_sequences") == [(1,)]
+    assert read(home.catalogue, "SELECT count(*) FROM materialisations") == [(1,)]
+
+
+def test_only_files_that_a_record_names_are_read(home: Home) -> None:
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", 1, "exact")])
+    (home.folder("token_sequences", "B3") / "stray.parquet").write_bytes(b"no parquet")
+    build_catalogue(home)
+    assert read(home.catalogue, "SELECT count(*) FROM token_sequences") == [(1,)]
+
+
+def test_it_answers_from_any_folder(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = Home(Path("home"))
+    fill(relative)
+    build_catalogue(relative)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = f"import duckdb; print(duckdb.connect({str(relative.catalogue)!r}, read_only=True).sql('FROM verdicts'))"
+    subprocess.run([sys.executable, "-c", code], cwd=elsewhere, check=True, capture_output=True)
+
+
+READER = """
+import os, sys, duckdb
+path, stop = sys.argv[1:]
+counts = set()
+while not os.path.exists(stop):
+    with duckdb.connect(path, read_only=True) as connection:
+        (row,) = connection.sql("SELECT (SELECT count(*) FROM token_sequences), count(*) FROM ledger").fetchall()
+    assert row[1] == 1, row
+    if row[0] not in counts:
+        counts.add(row[0])
+        print(row[0], flush=True)
+"""
+
+
+def test_readers_in_other_processes_never_meet_a_lock_or_half_a_catalogue(home: Home, tmp_path: Path) -> None:
+    ledger = [LedgerTotal(None, 0.0, 0.0, 100.0)]
+    publish(home, "token_sequences", "B1", TOKEN_SEQUENCES, [sequence("B1", 1, "exact")])
+    build_catalogue(home, ledger)
+    stop = tmp_path / "stop"
+    command = [sys.executable, "-c", READER, str(home.catalogue), str(stop)]
+    readers = [subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) for _ in range(3)]
+    try:
+        for reader in readers:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "1\n"
+        for i in range(2, 17):
+            publish(home, "token_sequences", f"B{i}", TOKEN_SEQUENCES, [sequence(f"B{i}", 1, "exact")])
+            build_catalogue(home, ledger)
+    finally:
+        stop.touch()
+        outputs = [reader.communicate(timeout=30) for reader in readers]
+    assert [reader.returncode for reader in readers] == [0, 0, 0], [error for _, error in outputs]
+    assert all(later.strip() for later, _ in outputs), "a reader saw none of the rebuilt catalogues"
+
+
+def test_two_builders_at_once_leave_one_whole_catalogue_and_nothing_aside(home: Home) -> None:
+    fill(home)
+    code = (
+        "import sys, pathlib; from eagle_assets.lake.home import Home;"
+        "from eagle_assets.lake.catalogue import build_catalogue; build_catalogue(Home(pathlib.Path(sys.argv[1])))"
+    )
+    builders = [subprocess.Popen([sys.executable, "-c", code, str(home.root)]) for _ in range(2)]
+    assert [builder.wait(timeout=60) for builder in builders] == [0, 0]
+    assert [path.name for path in home.root.iterdir() if "duckdb" in path.name] == ["eagle.duckdb"]
+    assert read(home.catalogue, "SELECT count(*) FROM audits") == [(5,)]
+
+
+def test_a_build_that_fails_leaves_the_old_catalogue(home: Home, tmp_path: Path) -> None:
+    fill(home)
+    build_catalogue(home)
+    (tmp_path / "sql" / "views").mkdir(parents=True)
+    (tmp_path / "sql" / "views" / "wrong.sql").write_text("CREATE VIEW wrong AS SELECT nothing")
+    with pytest.raises(CatalogueError, match=r"wrong\.sql"):
+        build_catalogue(home, sql_folder=tmp_path / "sql")
+    assert [path.name for path in home.root.iterdir() if "duckdb" in path.name] == ["eagle.duckdb"]
+    assert read(home.catalogue, "SELECT count(*) FROM token_sequences") == [(5,)]
+
+
+def test_what_is_not_there_is_said_in_a_sentence(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match="make demo"):
+        run_query(home, "verdicts")
+    with pytest.raises(CatalogueError, match=r"there is no query 'verdict'; there are: .*verdicts"):
+        run_query(home, "verdict")
+    with pytest.raises(CatalogueError, match="root of the repository"):
+        ready_queries(tmp_path / "nowhere")
+
+
+def test_files_that_were_superseded_after_the_build_are_named_in_a_sentence(home: Home) -> None:
+    fill(home)
+    build_catalogue(home)
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", 9, "exact")])
+    with pytest.raises(CatalogueError, match="run_statistics"):
+        run_query(home, "verdicts")
+
+
+def test_the_sql_lies_at_the_root_of_the_repository() -> None:
+    assert (SQL_FOLDER.parent / "pyproject.toml").is_file()

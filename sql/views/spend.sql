@@ -1,0 +1,15 @@
+-- What each dataset cost at each provider, in US dollars, and what of it bought a sequence that can be trained on.
+CREATE VIEW spend AS
+SELECT
+    response.dataset,
+    coalesce(response.provider, if(response.outcome = 'local', 'own server', 'none')) AS provider,
+    count(*) AS responses,
+    count(*) FILTER (response.outcome = 'failed') AS failed,
+    count(*) FILTER (sequence.verdict IN ('exact', 'consistent')) AS trusted,
+    coalesce(sum(response.cost_usd), 0) AS spent_usd,
+    coalesce(sum(response.cost_usd) FILTER (sequence.verdict IN ('exact', 'consistent')), 0) AS spent_on_trusted_usd,
+    coalesce(sum(len(sequence.output_ids)) FILTER (sequence.verdict IN ('exact', 'consistent')), 0)::BIGINT
+        AS trusted_tokens
+FROM raw_responses AS response
+LEFT JOIN token_sequences AS sequence USING (dataset, exchange_id)
+GROUP BY ALL;
