@@ -13,13 +13,17 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
-from eagle_assets.serving.frames import Piece, cut_into_frames
-from eagle_assets.serving.output import Call, Output, parse_output
-from eagle_assets.serving.served import Frame, Message, Served, Situation, ToolCall
+from eagle_assets.serving.frames import Piece, Strip, cut_into_frames
+from eagle_assets.serving.output import Call, Ids, Output, parse_output
+from eagle_assets.serving.served import Message, Served, Situation, ToolCall
 
-Strip = Literal["none", "left", "right", "both"]
+Edge = Literal["reasoning_start", "reasoning_end", "content_start", "content_end", "arguments"]
+"""Where a text meets an added token; `content_end` is the content's end before a tool section."""
+
+EVERY_EDGE: frozenset[Edge] = frozenset(get_args(Edge))
 
 _HEADER = re.compile(r"(?:functions\.)?(?P<name>.+):(?P<index>\d+)", re.DOTALL)
 
@@ -28,8 +32,9 @@ _HEADER = re.compile(r"(?:functions\.)?(?P<name>.+):(?P<index>\d+)", re.DOTALL)
 class Convention:
     """What a server does to ids; the defaults are the server that changes nothing.
 
-    - `blanks`: a blank on both sides of every added token that the detokeniser meets, the prompt's last one and
-      those that are cut off later included (slow tokenizers: `spaces_between_special_tokens`).
+    - `blanks`: the edges of texts at which a blank of the detokeniser's shows. It puts one on both sides of every
+      added token that it meets, the prompt's last one and those that are cut off later included
+      (slow tokenizers: `spaces_between_special_tokens`).
     - `reasoning_strip`, `content_strip`: white space removed from the ends, after the blanks were put in.
     - `blank_content_is_null`: a content of nothing but white space before tool calls is not sent.
     - `arguments`: kept, stripped of outer white space (`stripped`: only in unstreamed answers), or parsed and
@@ -45,7 +50,7 @@ class Convention:
     """
 
     name: str
-    blanks: bool = False
+    blanks: frozenset[Edge] = frozenset()
     reasoning_strip: Strip = "none"
     content_strip: Strip = "none"
     blank_content_is_null: bool = False
@@ -64,37 +69,32 @@ class Convention:
         Raises NotInGrammar for ids that are no output.
         """
         output = parse_output(ids, situation)
-        pieces = self._pieces(output, situation)
-        frames = cut_into_frames(pieces, self, situation, steps) if situation.streamed else ()
+        pieces = self._pieces(output.over(partial(self._texts, situation=situation)), situation)
+        frames = cut_into_frames(pieces, steps) if situation.streamed else ()
         return Served(
             message=_message(pieces),
             frames=tuple(frames),
             finish_reason="length" if not output.stopped else "tool_calls" if output.calls else "stop",
-            completion_tokens=self.count(output, len(ids)),
+            completion_tokens=len(ids) + self.count_offset(output),
             reasoning_tokens=self._reasoning_tokens(output),
             prompt_offset=-1 if self.think_generated and situation.thinking else 0,
         )
 
-    def count(self, output: Output, length: int) -> int:
-        """`completion_tokens` of an output of `length` ids."""
-        length -= output.stopped and not self.stop_counted
-        return length - (output.section_closed and not self.section_end_counted)
+    def message(self, output: Output[str], situation: Situation) -> Message:
+        """The message that the server makes of an output given as texts: `render` without ids and frames."""
+        return _message(self._pieces(output.over(lambda text: (text,)), situation))
 
-    def blank_before_text(self, situation: Situation) -> bool:
-        """Whether the server's blank precedes the first text of the output.
-
-        The prompt's last token is an added one. `<think>` and `</think>` are always printed, `<|im_middle|>` only
-        where special tokens are not skipped, which is so where tools are declared.
-        """
-        return self.blanks and (situation.target.thinking != "never" or bool(situation.tools))
+    def count_offset(self, output: Output[Any]) -> int:
+        """What `completion_tokens` adds to the number of generated ids."""
+        uncounted_stop = output.stopped and not self.stop_counted
+        return -uncounted_stop - (output.section_closed and not self.section_end_counted)
 
     def tool_id(self, header: str, position: int, situation: Situation) -> str:
         """The id that the server reports for the call with this header, the `position`-th of the answer."""
-        name = name_in(header)
         if self.tool_ids == "bare":
             return header.removeprefix("functions.")
         if self.tool_ids == "renumbered":
-            return f"functions.{name}:{situation.calls_in_history + position}"
+            return f"functions.{name_in(header)}:{situation.calls_in_history + position}"
         if self.tool_ids == "opaque":
             return "call_" + hashlib.sha256(f"{header}/{position}".encode()).hexdigest()[:24]
         return header
@@ -108,19 +108,24 @@ class Convention:
                 return arguments
         return arguments.strip() if self.arguments == "stripped" and not streamed else arguments
 
-    def _pieces(self, output: Output, situation: Situation) -> list[Piece]:
+    def _texts(self, ids: Ids, situation: Situation) -> tuple[str, ...]:
+        texts = situation.target.vocabulary.texts_of(ids, drop_incomplete=self.incomplete == "dropped")
+        return tuple(unicodedata.normalize("NFC", text) for text in texts) if self.nfc else texts
+
+    def _pieces(self, output: Output[tuple[str, ...]], situation: Situation) -> list[Piece]:
         pieces = []
-        blank_first = self.blank_before_text(situation)
         if output.reasoning is not None:
-            piece = self._piece("reasoning", output.reasoning, situation, self.reasoning_strip)
             # A text that is cut by the token limit has no added token after it.
-            after = self.blanks and (output.reasoning_closed or output.section_begun)
-            pieces.append(piece.surrounded(before=blank_first, after=after))
-        content_first = output.reasoning is None
-        if content_first or output.reasoning_closed:
-            piece = self._piece("content", output.content, situation, self.content_strip)
-            before = blank_first if content_first else self.blanks
-            piece = piece.surrounded(before=before and bool(output.content), after=self.blanks and output.section_begun)
+            ended = output.reasoning_closed or output.section_begun
+            before = "reasoning_start" in self.blanks and added_token_is_printed(situation)
+            after = "reasoning_end" in self.blanks and ended
+            piece = Piece("reasoning", output.reasoning, strip=self.reasoning_strip)
+            pieces.append(piece.surrounded(before, after))
+        if output.reasoning is None or output.reasoning_closed:
+            printed = output.reasoning is not None or added_token_is_printed(situation)
+            before = "content_start" in self.blanks and printed and any(output.content)
+            after = "content_end" in self.blanks and output.section_begun
+            piece = Piece("content", output.content, strip=self.content_strip).surrounded(before, after)
             if self.blank_content_is_null and output.section_begun and not piece.text.strip():
                 piece = piece.without_text()
             pieces.append(piece)
@@ -128,34 +133,36 @@ class Convention:
             pieces.append(self._call_piece(call, position, situation))
         return pieces
 
-    def _piece(self, field: Literal["reasoning", "content"], ids: Sequence[int], at: Situation, strip: Strip) -> Piece:
-        texts = at.target.vocabulary.texts_of(ids, drop_incomplete=self.incomplete == "dropped")
-        if self.nfc:
-            texts = tuple(unicodedata.normalize("NFC", text) for text in texts)
-        return Piece(field, texts, strip=strip)
-
-    def _call_piece(self, call: Call, position: int, situation: Situation) -> Piece:
-        vocabulary = situation.target.vocabulary
-        header = "".join(vocabulary.texts_of(call.header)).strip()
-        texts = vocabulary.texts_of(call.arguments or (), drop_incomplete=self.incomplete == "dropped")
-        written = self.written_arguments("".join(texts), situation.streamed)
+    def _call_piece(self, call: Call[tuple[str, ...]], position: int, situation: Situation) -> Piece:
+        header = "".join(call.header).strip()
+        tokens = call.arguments or ()
+        written = self.written_arguments("".join(tokens), situation.streamed)
         piece = Piece(
             "tool_calls",
-            texts if written == "".join(texts) else (written,),
+            tokens if written == "".join(tokens) else (written,),
             call=position,
             id=self.tool_id(header, position, situation),
             name=name_in(header),
         )
         # A parser that keeps the blanks of a stream keeps those that the detokeniser put in.
-        padded = self.blanks and situation.streamed
+        padded = "arguments" in self.blanks and situation.streamed
         return piece.surrounded(before=padded and call.arguments is not None, after=padded and call.closed)
 
-    def _reasoning_tokens(self, output: Output) -> int | None:
+    def _reasoning_tokens(self, output: Output[Ids]) -> int | None:
         if self.reasoning_count is None or output.reasoning is None:
             return None
         if self.reasoning_count == "zero":
             return 0
         return len(output.reasoning) + (output.reasoning_closed and self.reasoning_count == "with_end")
+
+
+def added_token_is_printed(situation: Situation) -> bool:
+    """Whether the prompt's last token is one that the detokeniser prints, so that a blank follows it.
+
+    `<think>` and `</think>` always are; `<|im_middle|>` only where special tokens are not skipped, which is so
+    where tools are declared (vLLM, `adjust_request` of its tool parsers).
+    """
+    return situation.target.thinking != "never" or bool(situation.tools)
 
 
 def name_in(header: str) -> str:
@@ -171,8 +178,3 @@ def _message(pieces: Sequence[Piece]) -> Message:
         content=texts.get("content") or None,
         tool_calls=tuple(ToolCall(p.id or "", p.name or "", p.text) for p in pieces if p.call is not None),
     )
-
-
-def frames_text(frames: Sequence[Frame], field: str) -> str:
-    """What a client that joins the deltas of one field reads."""
-    return "".join(frame.text for frame in frames if frame.field == field)

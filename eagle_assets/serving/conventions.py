@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eagle_assets.serving.convention import Convention
+from eagle_assets.serving.convention import EVERY_EDGE, Convention
 
 VERBATIM = Convention("verbatim", arguments="stripped", reasoning_count="with_end")
 """Nothing added, nothing stripped but the arguments of unstreamed answers: SGLang 0.5.23."""
 
 BLANKS_ROUND_ADDED_TOKENS = Convention(
     "blanks round added tokens",
-    blanks=True,
+    blanks=EVERY_EDGE,
     reasoning_strip="right",
     blank_content_is_null=True,
     arguments="stripped",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from eagle_assets.serving.served import Field, Frame, Situation
+from eagle_assets.serving.served import Field, Frame
 
-if TYPE_CHECKING:
-    from eagle_assets.serving.convention import Convention, Strip
+Strip = Literal["none", "left", "right", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,7 @@ class Piece:
         return text
 
 
-def cut_into_frames(
-    pieces: Sequence[Piece], convention: Convention, situation: Situation, steps: Sequence[int] | None
-) -> Iterator[Frame]:
+def cut_into_frames(pieces: Sequence[Piece], steps: Sequence[int] | None) -> Iterator[Frame]:
     """Frames of a stream; `steps` are the tokens of each decoding step, over the texts' own tokens, default one."""
     sizes = iter(steps or ())
     left = next(sizes, 1)

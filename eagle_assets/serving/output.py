@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Generic, TypeVar
 
 from eagle_assets.serving.served import Situation
 from eagle_assets.targets.target import Markers
+
+Segment = TypeVar("Segment")
+Other = TypeVar("Other")
+Ids = tuple[int, ...]
 
 
 class NotInGrammar(ValueError):
@@ -15,54 +20,87 @@ class NotInGrammar(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[Segment]):
     """One generated call. `arguments` is None where the output ended inside the header."""
 
-    header: tuple[int, ...]
-    arguments: tuple[int, ...] | None
+    header: Segment
+    arguments: Segment | None
     closed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """Segments of ordinary ids between markers.
+class Output(Generic[Segment]):
+    """The segments of an output between its markers: as ids, as texts, or as whatever `over` makes of them.
 
     `think_begun`: `<think>` was generated, not part of the prompt. `reasoning` is None for an output that
     began outside the thinking. `section_begun` without calls is an empty or cut section.
     """
 
     think_begun: bool
-    reasoning: tuple[int, ...] | None
+    reasoning: Segment | None
     reasoning_closed: bool
-    content: tuple[int, ...]
+    content: Segment
     section_begun: bool
-    calls: tuple[Call, ...]
+    calls: tuple[Call[Segment], ...]
     section_closed: bool
     stopped: bool
 
-    def ids(self, markers: Markers) -> list[int]:
-        """The generated ids, in order; the inverse of `parse_output`."""
-        ids: list[int] = [markers.think_begin] if self.think_begun else []
-        ids += self.reasoning or ()
-        if self.reasoning_closed:
-            ids.append(markers.think_end)
-        ids += self.content
-        if self.section_begun:
-            ids.append(markers.section_begin)
+    def over(self, change: Callable[[Segment], Other]) -> Output[Other]:
+        """The same output with every segment changed."""
+        return Output(
+            self.think_begun,
+            None if self.reasoning is None else change(self.reasoning),
+            self.reasoning_closed,
+            change(self.content),
+            self.section_begun,
+            tuple(
+                Call(change(c.header), None if c.arguments is None else change(c.arguments), c.closed)
+                for c in self.calls
+            ),
+            self.section_closed,
+            self.stopped,
+        )
+
+    def segments(self) -> list[Segment]:
+        """Every segment, in the order in which they were generated."""
+        segments = [] if self.reasoning is None else [self.reasoning]
+        segments.append(self.content)
         for call in self.calls:
-            ids += [markers.call_begin, *call.header]
+            segments.append(call.header)
             if call.arguments is not None:
-                ids += [markers.argument_begin, *call.arguments]
-            if call.closed:
-                ids.append(markers.call_end)
-        if self.section_closed:
-            ids.append(markers.section_end)
-        if self.stopped:
-            ids.append(markers.stop)
-        return ids
+                segments.append(call.arguments)
+        return segments
+
+    def count_of_markers(self) -> int:
+        """How many markers stand between and after the segments."""
+        in_calls = sum(1 + (call.arguments is not None) + call.closed for call in self.calls)
+        own = (self.think_begun, self.reasoning_closed, self.section_begun, self.section_closed, self.stopped)
+        return in_calls + sum(own)
 
 
-def parse_output(ids: Sequence[int], situation: Situation) -> Output:
+def join_output(output: Output[Ids], markers: Markers) -> list[int]:
+    """The generated ids, in order; the inverse of `parse_output`."""
+    ids: list[int] = [markers.think_begin] if output.think_begun else []
+    ids += output.reasoning or ()
+    if output.reasoning_closed:
+        ids.append(markers.think_end)
+    ids += output.content
+    if output.section_begun:
+        ids.append(markers.section_begin)
+    for call in output.calls:
+        ids += [markers.call_begin, *call.header]
+        if call.arguments is not None:
+            ids += [markers.argument_begin, *call.arguments]
+        if call.closed:
+            ids.append(markers.call_end)
+    if output.section_closed:
+        ids.append(markers.section_end)
+    if output.stopped:
+        ids.append(markers.stop)
+    return ids
+
+
+def parse_output(ids: Sequence[int], situation: Situation) -> Output[Ids]:
     """Read generated ids by the grammar; raises NotInGrammar."""
     markers = situation.target.markers
     first_special = situation.target.vocabulary.ordinary_size
@@ -83,23 +121,20 @@ def parse_output(ids: Sequence[int], situation: Situation) -> Output:
     if reasoning is not None and not reasoning_closed and content:
         raise NotInGrammar("text follows an unclosed reasoning")
     section_closed = bool(section) and section[-1] == markers.section_end
-    body = section[1 : len(section) - section_closed]
-    output = Output(
-        think_begun, reasoning, reasoning_closed, content, bool(section), _calls(body, markers), section_closed, stopped
-    )
-    segments = [reasoning or (), content, *(c.header for c in output.calls), *(c.arguments or () for c in output.calls)]
-    if any(token >= first_special for segment in segments for token in segment):
+    calls = _calls(section[1 : len(section) - section_closed], markers)
+    output = Output(think_begun, reasoning, reasoning_closed, content, bool(section), calls, section_closed, stopped)
+    if any(token >= first_special for segment in output.segments() for token in segment):
         raise NotInGrammar("a marker stands inside a text")
     return output
 
 
-def _calls(section: list[int], markers: Markers) -> tuple[Call, ...]:
+def _calls(section: list[int], markers: Markers) -> tuple[Call[Ids], ...]:
     """Calls of a tool section, given without its own markers."""
     if section and section[0] != markers.call_begin:
         raise NotInGrammar("text stands between the section's begin and its first call")
-    calls = []
+    calls: list[Call[Ids]] = []
     starts = [i for i, token in enumerate(section) if token == markers.call_begin] + [len(section)]
-    for start, end in itertools.pairwise(starts):
+    for start, end in pairwise(starts):
         call = section[start + 1 : end]
         closed = bool(call) and call[-1] == markers.call_end
         if closed:
