@@ -1,0 +1,158 @@
+"""An append-only file of records that survives kill −9 at any instant: each has its length and its checksum.
+
+A record lies as `<u32 length> <u32 CRC-32 of the payload> <payload>`, little-endian, behind the file's magic bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+MAGIC = b"eagle-assets records 1\n"
+_HEAD = struct.Struct("<II")
+_COPY_BYTES = 1 << 20
+
+
+class JournalError(Exception):
+    """The journal cannot be used; one sentence that says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The end of a file that could not be read, and was cut off: `size` bytes from `offset`, kept in `copy`."""
+
+    path: Path
+    offset: int
+    size: int
+    copy: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: the last {self.size} bytes were damaged and are cut off; they are kept in {self.copy}"
+
+
+class RecordFile:
+    """A file open for appending. The caller sees to it that there is one writer at a time.
+
+    Each record reaches the operating system before `append` returns, so that it outlives this process; `sync` makes
+    what was appended outlive the machine's power.
+    """
+
+    def __init__(self, path: Path, descriptor: int, size: int, damage: Damage | None) -> None:
+        self.path = path
+        self.size = size
+        self.damage = damage
+        self._descriptor = descriptor
+        self._synced = size
+
+    @classmethod
+    def open(cls, path: Path) -> RecordFile:
+        """Open `path`, or make it. A damaged tail is copied aside and cut off. Raises JournalError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        damage = _cut_damaged_tail(path) if path.exists() else None
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = cls(path, descriptor, os.fstat(descriptor).st_size, damage)
+        if file.size == 0:
+            file._write(MAGIC)
+            file.sync()
+            _sync_folder(path.parent)
+        return file
+
+    def append(self, *parts: bytes) -> None:
+        """Append one record made of `parts`. Raises JournalError where it cannot be written; the file stays whole."""
+        payload = b"".join(parts)
+        if not payload:
+            raise ValueError("an empty record cannot be told from a hole in the file")
+        self._write(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
+
+    def sync(self) -> None:
+        """Make everything that is appended durable; costs nothing where it is so already."""
+        target = self.size
+        if self._synced < target:
+            os.fsync(self._descriptor)
+            self._synced = max(self._synced, target)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced == self.size
+
+    def close(self) -> None:
+        self.sync()
+        os.close(self._descriptor)
+
+    def _write(self, data: bytes) -> None:
+        written = 0
+        view = memoryview(data)
+        try:
+            while written < len(data):
+                written += os.write(self._descriptor, view[written:])
+        except OSError as error:
+            os.ftruncate(self._descriptor, self.size)
+            raise JournalError(f"cannot write to {self.path}: {error.strerror}; nothing is lost so far") from error
+        self.size += len(data)
+
+
+def read_records(path: Path) -> Iterator[bytes]:
+    """The payloads in a file, up to its end or its first damaged record. Takes no lock: the file may be growing."""
+    if path.exists():
+        with path.open("rb") as file:
+            for _, payload in _whole_records(file):
+                yield payload
+
+
+def _whole_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Pairs (offset behind the record, payload) as long as they are whole. Raises JournalError for a foreign file."""
+    start = file.read(len(MAGIC))
+    if start != MAGIC:
+        if MAGIC.startswith(start):  # the process ended while it was making the file
+            return
+        raise JournalError(f"{file.name} is no journal of this program; move it away")
+    size = os.fstat(file.fileno()).st_size
+    offset = len(MAGIC)
+    while len(head := file.read(_HEAD.size)) == _HEAD.size:
+        length, checksum = _HEAD.unpack(head)
+        offset += _HEAD.size + length
+        # A length of 0 is a hole of zeros, as file systems leave them after a power cut.
+        if length == 0 or offset > size:
+            return
+        payload = file.read(length)
+        if zlib.crc32(payload) != checksum:
+            return
+        yield offset, payload
+
+
+def _cut_damaged_tail(path: Path) -> Damage | None:
+    with path.open("r+b") as file:
+        end = 0
+        for offset, _ in _whole_records(file):
+            end = offset
+        size = os.fstat(file.fileno()).st_size
+        if end == 0:
+            end = min(len(MAGIC), size) if size >= len(MAGIC) else 0
+        if end == size:
+            return None
+        copy = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+        with copy.open("xb") as kept:
+            file.seek(end)
+            while piece := file.read(_COPY_BYTES):
+                kept.write(piece)
+            kept.flush()
+            os.fsync(kept.fileno())
+        _sync_folder(path.parent)
+        file.truncate(end)
+        file.flush()
+        os.fsync(file.fileno())
+    return Damage(path, end, size - end, copy)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
