@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from eagle_assets import __version__
+
+if TYPE_CHECKING:
+    from eagle_assets.lake.home import Home
 
 
 class Mistake(click.ClickException):
@@ -15,6 +20,14 @@ class Mistake(click.ClickException):
 
 def fail(sentence: str) -> NoReturn:
     raise Mistake(sentence)
+
+
+def home() -> Home:
+    """The home of the user's settings."""
+    from eagle_assets.configuration import Settings
+    from eagle_assets.lake.home import Home
+
+    return Home(Settings().home)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -28,6 +41,85 @@ def main() -> None:
       eagle-assets reconstruct IN -o OUT your own recorded exchanges, with a verdict for each
       eagle-assets preflight             is this machine ready, is the vocabulary the official one?
     """
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
+def query(name: str | None, as_json: bool) -> None:
+    """Ask what was collected, spent and trusted. Without NAME: the questions there are.
+
+    \b
+    Examples:
+      eagle-assets query
+      eagle-assets query verdicts
+      eagle-assets query spend --json
+    """
+    import msgspec
+    from rich.console import Console
+
+    from eagle_assets.lake.catalogue import CatalogueError
+    from eagle_assets.lake.queries import listed, run_query
+
+    try:
+        answer = run_query(home(), name) if name else listed()
+    except CatalogueError as error:
+        fail(str(error))
+    if as_json:
+        click.echo(msgspec.json.encode(answer.as_objects()))
+    else:
+        Console(width=None if sys.stdout.isatty() else 160).print(answer.as_table(name or "eagle-assets query NAME"))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON object.")
+def budget(as_json: bool) -> None:
+    """Show what is spent, reserved by requests under way, and left of the budget, in all and by dataset.
+
+    \b
+    Examples:
+      eagle-assets budget
+      eagle-assets budget --json
+    """
+    import msgspec
+    from rich.console import Console
+
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.openrouter.budget import totals_as_json, totals_as_table
+    from eagle_assets.openrouter.ledger import LedgerError, budget_totals
+
+    settings = Settings()
+    try:
+        totals = budget_totals(settings.home, load_configuration(settings.datasets_file))
+    except (ConfigurationError, LedgerError) as error:
+        fail(str(error))
+    if as_json:
+        click.echo(msgspec.json.encode(totals_as_json(totals)))
+    else:
+        Console().print(totals_as_table(totals))
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8123, show_default=True, help="0 takes a free one.")
+@click.option("--truth", type=click.Path(dir_okay=False, path_type=Path), help="Append the true ids of each answer.")
+def sandbox(port: int, truth: Path | None) -> None:
+    """Serve OpenRouter's interface on this machine, with known ids and made-up providers, until Ctrl-C.
+
+    \b
+    Examples:
+      eagle-assets sandbox --port 8123
+      eagle-assets sandbox --port 8123 --truth truth.jsonl
+    """
+    from eagle_assets.sandbox.process import serve
+
+    def announce(base_url: str) -> None:
+        click.echo(f"Serving until Ctrl-C. In another shell:\n\n  export OPENROUTER_BASE_URL={base_url}")
+        click.echo("  export OPENROUTER_API_KEY=sandbox")
+
+    try:
+        serve(port, truth, announce)
+    except OSError as error:
+        fail(f"port {port} cannot be used ({error.strerror}); choose another with --port")
 
 
 if __name__ == "__main__":

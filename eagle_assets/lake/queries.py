@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
 
 from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, sql_files
 from eagle_assets.lake.home import Home
@@ -27,6 +30,19 @@ class Answer:
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
+
+    def as_objects(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def as_table(self, title: str) -> Table:
+        """For people: numbers to the right, nothing for null."""
+        table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+        for i, column in enumerate(self.columns):
+            is_number = any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in self.rows)
+            table.add_column(column.replace("_", " "), justify="right" if is_number else "left", no_wrap=is_number)
+        for row in self.rows:
+            table.add_row(*(Text(_shown(value)) for value in row))
+        return table
 
 
 def ready_queries(sql_folder: Path = SQL_FOLDER) -> dict[str, Query]:
@@ -53,6 +69,21 @@ def run_query(home: Home, name: str, sql_folder: Path = SQL_FOLDER) -> Answer:
             f"query {name} fails on {home.catalogue} ({str(error).splitlines()[0]}); "
             "if data was materialised since, materialise run_statistics again"
         ) from None
+
+
+def listed(sql_folder: Path = SQL_FOLDER) -> Answer:
+    """The ready queries themselves: name, and what each answers."""
+    return Answer(["query", "answers"], [(query.name, query.answers) for query in ready_queries(sql_folder).values()])
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _read_query(path: Path) -> Query:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from eagle_assets.cli import main
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, LedgerTotal, build_catalogue
 from eagle_assets.lake.home import Home
@@ -251,3 +254,40 @@ def test_files_that_were_superseded_after_the_build_are_named_in_a_sentence(home
 
 def test_the_sql_lies_at_the_root_of_the_repository() -> None:
     assert (SQL_FOLDER.parent / "pyproject.toml").is_file()
+
+
+def query(home: Home, *arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["query", *arguments], env={"EAGLE_ASSETS_HOME": str(home.root)})
+    return result.exit_code, result.output
+
+
+def test_the_command_lists_its_questions_and_answers_them_for_people_and_programs(home: Home) -> None:
+    fill(home)
+    build_catalogue(home)
+    status, text = query(home)
+    assert status == 0
+    assert all(name in text for name in ANSWERED_QUESTIONS)
+    status, text = query(home, "verdicts")
+    assert status == 0
+    assert "AtlasCloud" in text
+    status, text = query(home, "spend", "--json")
+    assert status == 0
+    assert {row["dataset"] for row in json.loads(text)} == {"B3"}
+    assert {row["query"] for row in json.loads(query(home, "--json")[1])} >= ANSWERED_QUESTIONS
+
+
+def test_every_query_gives_json_that_programs_can_read(home: Home) -> None:
+    fill(home)
+    build_catalogue(home, [LedgerTotal(None, 0.0, 0.0, None)])
+    for name in ready_queries():
+        status, text = query(home, name, "--json")
+        assert (status, isinstance(json.loads(text), list)) == (0, True), text
+
+
+def test_the_command_says_in_a_sentence_what_is_missing(home: Home) -> None:
+    assert query(home, "verdicts") == (
+        1,
+        f"Error: there is no catalogue at {home.catalogue} yet; run `make demo` first\n",
+    )
+    status, text = query(home, "nonsense")
+    assert (status, text.count("\n")) == (1, 1)
