@@ -1,0 +1,75 @@
+"""The sandbox as a process: in the foreground for a person, in the background for a run that ends it for certain."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from eagle_assets.sandbox.server import Sandbox
+
+HOST = "127.0.0.1"
+
+
+class SandboxFailed(RuntimeError):
+    """The sandbox's process ended before it could listen."""
+
+
+def serve(port: int, truth_file: Path | None, announce: Callable[[str], None]) -> None:
+    """Serve on the loopback interface until interrupted. `announce` is called with the base URL once the port is
+    taken; port 0 takes a free one. Raises OSError where the port is in use."""
+    with socket.create_server((HOST, port)) as listener:
+        announce(f"http://{HOST}:{listener.getsockname()[1]}/api/v1")
+        config = uvicorn.Config(Sandbox(truth_file).app, log_level="critical", lifespan="off")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextmanager
+def running_sandbox(truth_file: Path, port: int = 0) -> Iterator[str]:
+    """A sandbox in a process of its own; gives its base URL. It ends with the block, and also when this process is
+    killed: it watches its standard input, which then closes."""
+    command = [sys.executable, "-m", "eagle_assets.sandbox.process", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--truth-file", str(truth_file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        base_url = process.stdout.readline().strip()
+        if not base_url:
+            raise SandboxFailed(f"the sandbox could not be started on port {port}; is the port taken?")
+        yield base_url
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _end_with_standard_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--truth-file", type=Path, required=True)
+    arguments = parser.parse_args()
+    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    serve(arguments.port, arguments.truth_file, announce=lambda base_url: print(base_url, flush=True))
+
+
+if __name__ == "__main__":
+    _main()
