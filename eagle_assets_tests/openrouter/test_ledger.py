@@ -1,0 +1,148 @@
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eagle_assets.openrouter.ledger import Ledger, LedgerError, Open, ledger_path
+
+
+def ledger(home: Path, budget: float = 10.0, **datasets: float | None) -> Ledger:
+    return Ledger(ledger_path(home), budget, datasets)
+
+
+def test_a_reservation_is_refused_over_the_cap_in_all_and_by_dataset(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0, B3=4.0, B4=None) as book:
+        assert book.reserve("a", "B3", 3.0)
+        assert not book.reserve("b", "B3", 1.5)
+        assert book.reserve("c", "B3", 1.0)
+        assert book.reserve("d", "B4", 6.0)
+        assert not book.reserve("e", "B4", 0.000000001)
+        book.settle("a", 0.5)
+        assert book.reserve("f", "B4", 2.5)
+        totals = book.totals()
+        assert (totals.all.spent_usd, totals.all.reserved_usd, totals.all.left_usd) == (0.5, 9.5, 0.0)
+        assert totals.datasets["B3"].left_usd == 0.0
+
+
+def test_what_is_unknown_stays_at_its_worst_case_until_it_is_known(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0, B3=None) as book:
+        book.reserve("a", "B3", 3.0)
+        book.settle("a", None, "gen-1")
+        assert book.unsettled("B3") == [Open("a", "gen-1")]
+        assert (book.totals().all.spent_usd, book.totals().all.unsettled_usd, book.totals().all.unsettled) == (3, 3, 1)
+        book.settle("a", 0.25)
+        book.settle("a", None)
+        assert book.unsettled("B3") == []
+        assert (book.totals().all.spent_usd, book.totals().all.unsettled_usd) == (0.25, 0)
+        with pytest.raises(LedgerError, match="no reservation"):
+            book.settle("nobody", 1.0)
+
+
+def test_costs_are_rounded_up_and_never_twice(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0) as book:
+        book.reserve("a", "B3", 0.1 + 0.2)
+        book.settle("a", 0.00004836)
+        assert book.totals().all.spent_usd == 0.00004836
+        book.reserve("b", "B3", 1.0)
+        book.settle("b", 1e-12)
+        assert book.totals().all.spent_usd == 0.000048361
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from(["B3", "B4"]), st.floats(0, 2), st.floats(0, 2) | st.none()),
+        max_size=25,
+    )
+)
+def test_the_totals_are_the_sum_of_what_was_done(
+    steps: list[tuple[str, str, float, float | None]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with ledger(tmp_path_factory.mktemp("home"), 5.0, B3=3.0, B4=None) as book:
+        rows: dict[str, tuple[str, float, float, str]] = {}
+        for name, dataset, worst, real in steps:
+            if name not in rows:
+                before = book.totals()
+                fits = book.reserve(name, dataset, worst)
+                if fits:
+                    rows[name] = (dataset, worst, worst, "reserved")
+                else:
+                    assert worst > before.datasets[dataset].left_usd - 1e-8
+            else:
+                own, most, amount, state = rows[name]
+                book.settle(name, real)
+                if real is not None:
+                    rows[name] = (own, most, real, "settled")
+                elif state != "settled":
+                    rows[name] = (own, most, amount, "unsettled")
+        totals = book.totals()
+        spent = sum(a for _, _, a, s in rows.values() if s != "reserved")
+        reserved = sum(a for _, _, a, s in rows.values() if s == "reserved")
+        assert totals.all.spent_usd == pytest.approx(spent, abs=1e-6)
+        assert totals.all.reserved_usd == pytest.approx(reserved, abs=1e-6)
+        assert totals.all.left_usd == pytest.approx(max(0, 5.0 - spent - reserved), abs=1e-6)
+        assert totals.datasets["B3"].unsettled == sum(d == "B3" and s == "unsettled" for d, _, _, s in rows.values())
+
+
+BUYER = """
+import random, sys
+from pathlib import Path
+from eagle_assets.openrouter.ledger import Ledger, ledger_path
+home, dataset, seed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+costs = random.Random(seed)
+with Ledger(ledger_path(home), 1.0, {}) as book:
+    bought = 0.0
+    for number in range(400):
+        worst = costs.uniform(0.001, 0.02)
+        if book.reserve(f"{dataset}-{seed}-{number}", dataset, worst):
+            assert book.totals().all.left_usd >= 0
+            real = worst * costs.uniform(0.5, 1)
+            bought += real
+            print(f"{real:.12f}", flush=True)
+            book.settle(f"{dataset}-{seed}-{number}", real)
+"""
+
+
+def test_two_processes_never_go_over_one_cap(tmp_path: Path) -> None:
+    buyers = [
+        subprocess.Popen(
+            [sys.executable, "-c", BUYER, str(tmp_path), name, str(seed)], stdout=subprocess.PIPE, text=True
+        )
+        for seed, name in enumerate(("B3", "B4"))
+    ]
+    bought = [sum(map(float, buyer.communicate()[0].split())) for buyer in buyers]
+    assert [buyer.returncode for buyer in buyers] == [0, 0]
+    assert min(bought) > 0
+    assert 0.9 < sum(bought) <= 1.0
+    with ledger(tmp_path, 1.0) as book:
+        totals = book.totals()
+    assert totals.all.spent_usd == pytest.approx(sum(bought), abs=1e-6)
+    assert totals.all.reserved_usd == 0
+    assert [totals.datasets[name].spent_usd for name in ("B3", "B4")] == pytest.approx(bought, abs=1e-6)
+
+
+def test_after_kill_9_what_was_promised_still_counts(tmp_path: Path) -> None:
+    instants = random.Random(3)
+    for seed in range(4):
+        with subprocess.Popen(
+            [sys.executable, "-c", BUYER, str(tmp_path), "B3", str(seed)], stdout=subprocess.PIPE, text=True
+        ) as buyer:
+            assert buyer.stdout is not None
+            for _ in range(instants.randrange(1, 12)):
+                buyer.stdout.readline()
+            buyer.send_signal(signal.SIGKILL)
+    with ledger(tmp_path, 1.0) as book:
+        before = book.totals().all
+        dead = book.reserved("B3")
+        for reservation in dead:
+            book.settle(reservation, None)
+        after = book.totals().all
+    assert len(dead) <= 4
+    assert after.unsettled == len(dead)
+    assert after.spent_usd == pytest.approx(before.spent_usd + before.reserved_usd)
+    assert after.reserved_usd == 0
