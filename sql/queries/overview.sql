@@ -1,0 +1,46 @@
+-- What became of each dataset, from prompts to training shards?
+WITH
+    asked AS (SELECT dataset, count(*) AS prompts FROM prompts GROUP BY dataset),
+    answered AS (
+        SELECT
+            dataset,
+            count(*) FILTER (outcome <> 'failed') AS answers,
+            count(*) FILTER (outcome = 'failed') AS failed,
+            sum(cost_usd) AS spent_usd
+        FROM raw_responses
+        GROUP BY dataset
+    ),
+    judged AS (
+        SELECT
+            dataset,
+            count(*) FILTER (verdict = 'exact') AS exact,
+            count(*) FILTER (verdict = 'consistent') AS consistent,
+            count(*) FILTER (verdict = 'unverified') AS unverified,
+            count(*) FILTER (verdict = 'contradicted') AS contradicted,
+            count(*) FILTER (verdict = 'unusable') AS unusable
+        FROM token_sequences
+        GROUP BY dataset
+    ),
+    sharded AS (
+        SELECT dataset, count(*) AS shard_rows, sum(list_sum(loss_mask))::BIGINT AS tokens_to_learn
+        FROM training_shards
+        GROUP BY dataset
+    )
+SELECT
+    dataset,
+    prompts,
+    answers,
+    failed,
+    exact,
+    consistent,
+    unverified,
+    contradicted,
+    unusable,
+    shard_rows,
+    tokens_to_learn,
+    round(spent_usd, 4) AS spent_usd
+FROM asked
+FULL JOIN answered USING (dataset)
+FULL JOIN judged USING (dataset)
+FULL JOIN sharded USING (dataset)
+ORDER BY dataset;
