@@ -90,33 +90,46 @@ def test_the_totals_are_the_sum_of_what_was_done(
 
 
 BUYER = """
-import random, sys
+import random, sys, time
 from pathlib import Path
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
 home, dataset, seed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 costs = random.Random(seed)
 with Ledger(ledger_path(home), 1.0, {}) as book:
-    bought = 0.0
+    print("ready", flush=True)
+    sys.stdin.readline()
     for number in range(400):
         worst = costs.uniform(0.001, 0.02)
         if book.reserve(f"{dataset}-{seed}-{number}", dataset, worst):
             assert book.totals().all.left_usd >= 0
             real = worst * costs.uniform(0.5, 1)
-            bought += real
+            time.sleep(0.002)
             print(f"{real:.12f}", flush=True)
             book.settle(f"{dataset}-{seed}-{number}", real)
 """
 
 
+def buyer(home: Path, dataset: str, seed: int) -> subprocess.Popen[str]:
+    """A process that buys until the budget is used up, and prints what it paid; it waits for a word to start."""
+    arguments = [sys.executable, "-c", BUYER, str(home), dataset, str(seed)]
+    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def start(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
 def test_two_processes_never_go_over_one_cap(tmp_path: Path) -> None:
-    buyers = [
-        subprocess.Popen(
-            [sys.executable, "-c", BUYER, str(tmp_path), name, str(seed)], stdout=subprocess.PIPE, text=True
-        )
-        for seed, name in enumerate(("B3", "B4"))
-    ]
-    bought = [sum(map(float, buyer.communicate()[0].split())) for buyer in buyers]
-    assert [buyer.returncode for buyer in buyers] == [0, 0]
+    buyers = [buyer(tmp_path, name, seed) for seed, name in enumerate(("B3", "B4"))]
+    for process in buyers:
+        start(process)
+    bought = [sum(map(float, process.communicate()[0].split())) for process in buyers]
+    assert [process.returncode for process in buyers] == [0, 0]
     assert min(bought) > 0
     assert 0.9 < sum(bought) <= 1.0
     with ledger(tmp_path, 1.0) as book:
@@ -129,13 +142,12 @@ def test_two_processes_never_go_over_one_cap(tmp_path: Path) -> None:
 def test_after_kill_9_what_was_promised_still_counts(tmp_path: Path) -> None:
     instants = random.Random(3)
     for seed in range(4):
-        with subprocess.Popen(
-            [sys.executable, "-c", BUYER, str(tmp_path), "B3", str(seed)], stdout=subprocess.PIPE, text=True
-        ) as buyer:
-            assert buyer.stdout is not None
+        with buyer(tmp_path, "B3", seed) as process:
+            start(process)
+            assert process.stdout is not None
             for _ in range(instants.randrange(1, 12)):
-                buyer.stdout.readline()
-            buyer.send_signal(signal.SIGKILL)
+                process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
     with ledger(tmp_path, 1.0) as book:
         before = book.totals().all
         dead = book.reserved("B3")
