@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -100,6 +102,41 @@ def budget(as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--model-dir", type=click.Path(path_type=Path), help="A folder with the model's tokenizer files.")
+@click.option("--trust-remote-code", is_flag=True, help="Run the Python files of that folder.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON object.")
+def preflight(model_dir: Path | None, trust_remote_code: bool, as_json: bool) -> None:
+    """Prove the vocabulary, the encoders and the installed packages before money is spent; status 1 where one fails.
+
+    \b
+    Examples:
+      eagle-assets preflight
+      eagle-assets preflight --model-dir /models/kimi-k2.5 --json
+    """
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from eagle_assets.targets.findings import ModelFolderError
+    from eagle_assets.targets.report import tokenizer_report
+
+    if sys.stderr.isatty():
+        click.echo("Trying the vocabulary, the encoders and each package: about ten seconds …", err=True)
+    try:
+        report = tokenizer_report(model_dir, trust_remote_code)
+    except ModelFolderError as error:
+        fail(str(error))
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), ensure_ascii=False))
+    elif report.environment.works("rich"):
+        from rich.console import Console
+
+        from eagle_assets.targets.page import print_report
+
+        print_report(report, Console(width=None if sys.stdout.isatty() else 120))
+    else:
+        click.echo(report.to_markdown())
+    sys.exit(0 if report.passed else 1)
+
+
+@main.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8123, show_default=True, help="0 takes a free one.")
 @click.option("--truth", type=click.Path(dir_okay=False, path_type=Path), help="Append the true ids of each answer.")
 def sandbox(port: int, truth: Path | None) -> None:
@@ -120,6 +157,35 @@ def sandbox(port: int, truth: Path | None) -> None:
         serve(port, truth, announce)
     except OSError as error:
         fail(f"port {port} cannot be used ({error.strerror}); choose another with --port")
+
+
+@main.command()
+@click.argument("datasets", nargs=-1, metavar="[DATASET]...")
+@click.option("--until", metavar="ASSET", help="The last asset of the lineage to make; by default all of it.")
+def run(datasets: tuple[str, ...], until: str | None) -> None:
+    """Materialise datasets through Dagster: collect, reconstruct, audit, and write the shards.
+
+    Datasets that are bought need OPENROUTER_API_KEY. Status 1 where something was refused, with the reason.
+
+    \b
+    Examples:
+      eagle-assets run
+      eagle-assets run B3 B4 --until raw_responses
+    """
+    from eagle_assets.configuration import ConfigurationError
+
+    try:
+        from eagle_assets.defs.run import RunRefused, materialise
+        from eagle_assets.defs.run_page import RunPage
+    except ConfigurationError as error:
+        fail(str(error))
+    with RunPage() as page:
+        try:
+            summary = materialise(datasets, until, on_outcome=page.show, on_progress=page.progress)
+        except (ConfigurationError, RunRefused) as error:
+            fail(str(error))
+        page.conclude(summary)
+    sys.exit(0 if summary.succeeded else 1)
 
 
 if __name__ == "__main__":
