@@ -7,7 +7,7 @@ hashes, and, where a later audit failed, that failure too: until a good version 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,10 @@ class Published(msgspec.Struct, frozen=True):
             with pq.ParquetFile(path) as file:
                 yield from file.iter_batches(batch_size=size, columns=columns)
 
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows at once; for stages that fit into memory."""
+        return pa.concat_tables([pq.read_table(path, columns=columns) for path in self.paths])
+
     def rows(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         for batch in self.batches(columns):
             yield from batch.to_pylist()
@@ -139,6 +143,17 @@ def require(home: Home, stage: str, dataset: str | None = None) -> Published:
         if sha256_of(path) != file.sha256:
             raise GateClosed(f"{path} changed after its audit; materialise {called(stage, dataset)} again")
     return Published(home, audit)
+
+
+def require_all(home: Home, stage: str, datasets: Iterable[str]) -> tuple[list[Published], list[str]]:
+    """The datasets of a stage that may be read, and for each of the others the sentence that refuses it."""
+    published, refused = [], []
+    for dataset in datasets:
+        try:
+            published.append(require(home, stage, dataset))
+        except GateClosed as error:
+            refused.append(str(error))
+    return published, refused
 
 
 def require_current(home: Home, stage: str, dataset: str | None = None) -> Audit:
