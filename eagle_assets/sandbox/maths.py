@@ -152,7 +152,7 @@ def _choices(k: int, n: int) -> Worked:
 
 _KINDS: list[tuple[re.Pattern[str], Callable[..., Worked]]] = [
     (re.compile(r"\d+ ?[×*] ?\d+"), _product),
-    (re.compile(r"\d+x \+ \d+ = \d+"), _linear),
+    (re.compile(r"(?<!\^2 - )\b\d+x \+ \d+ = \d+"), _linear),
     (re.compile(r"\$\d+[^$]*? \d+ ?(?:%|percent)"), _discount),
     (re.compile(r"greatest common divisor of \d+ and \d+"), _common_divisor),
     (re.compile(r"prime factors of \d+"), _factors),

@@ -6,6 +6,7 @@ leave the canonical path; here a few more do, so that a small run shows some.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -64,11 +65,14 @@ def ids_of(target: Target, reply: Reply) -> list[int]:
 
 
 def off_the_canonical_path(vocabulary: Vocabulary, ids: list[int], rng: Random) -> list[int]:
-    """The same bytes with one token cut in two, or (same count) the border between two tokens moved."""
-    change = _border_moved if rng.random() < SAME_COUNT_AMONG_NONCANONICAL else _cut_in_two
+    """The same bytes with one token cut in two, or (same count) the border between two tokens moved; the ids as they
+    are where no token can be cut."""
+    changes = [_cut_in_two, _border_moved]
+    if rng.random() < SAME_COUNT_AMONG_NONCANONICAL:
+        changes.reverse()
     places = list(range(len(ids) - 1))
     rng.shuffle(places)
-    for place in places:
+    for change, place in itertools.product(changes, places):
         changed = change(vocabulary, ids, place, rng)
         if changed is not None:
             return changed
