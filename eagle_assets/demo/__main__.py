@@ -1,0 +1,109 @@
+"""`python -m eagle_assets.demo`: no key, no network, nothing spent; status 1 where the pipeline got anything wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from eagle_assets.configuration import PACKAGED_DATASETS_FILE, load_configuration
+from eagle_assets.lake.home import Home
+
+if TYPE_CHECKING:
+    from eagle_assets.defs.run import Outcome, RunSummary
+
+DEFAULT_HOME = Path("data/demo")
+MARKER = ".made_by_the_demo"
+
+
+class DemoRefused(Exception):
+    """The demo cannot run here; the message says what to do."""
+
+
+def main(datasets: list[str]) -> int:
+    """Run the demo for these datasets of the packaged file, or for all; returns the exit status."""
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    began = time.monotonic()
+    try:
+        home = fresh_home(Path(os.environ.get("EAGLE_ASSETS_HOME", DEFAULT_HOME)))
+        truth_file = home.root / "sandbox_truth.jsonl"
+        truth_file.touch()
+        console.print("A loopback server stands in for OpenRouter; Dagster runs the whole graph against it.\n")
+        summary = run_graph(home, truth_file, datasets, console)
+    except DemoRefused as refusal:
+        console.print(f"[bold red]{refusal}[/]")
+        return 1
+    for outcome in summary.refused:
+        console.print(f"[bold red]{outcome.asset} {outcome.dataset or ''}[/] was refused: {outcome.reason}")
+    status = show_page(home, truth_file, console) if home.catalogue.exists() else 1
+    console.print(f"\n{time.monotonic() - began:.0f} seconds")
+    return status if summary.succeeded else 1
+
+
+def fresh_home(folder: Path) -> Home:
+    """An empty home. Raises DemoRefused where the folder holds what no demo made."""
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / MARKER).exists():
+            raise DemoRefused(f"{folder} holds other data: set EAGLE_ASSETS_HOME to a folder that the demo may empty")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).touch()
+    return Home(folder)
+
+
+def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Console) -> RunSummary:
+    """Materialise everything through Dagster, with the sandbox in OpenRouter's place. Raises DemoRefused."""
+    from eagle_assets.sandbox.process import SandboxFailed, running_sandbox
+
+    def report(outcome: Outcome) -> None:
+        mark = "[green]✓[/]" if outcome.status == "materialised" else "[red]✗[/]"
+        console.print(f"{mark} {outcome.asset:<21}{outcome.dataset or '':<4}{outcome.status}, {outcome.reason[:80]}")
+
+    try:
+        with running_sandbox(truth_file, port=0) as base_url, console.status("Dagster is at work"):
+            os.environ.update(
+                EAGLE_ASSETS_HOME=str(home.root),
+                EAGLE_ASSETS_DATASETS=str(PACKAGED_DATASETS_FILE),
+                OPENROUTER_API_KEY="sandbox",
+                OPENROUTER_BASE_URL=base_url,
+            )
+            # The partitions are read from the environment when this is imported.
+            from eagle_assets.defs.run import RunRefused, materialise
+
+            try:
+                return materialise(datasets, on_outcome=report)
+            except RunRefused as refusal:
+                raise DemoRefused(str(refusal)) from None
+    except SandboxFailed as failure:
+        raise DemoRefused(str(failure)) from None
+
+
+def show_page(home: Home, truth_file: Path, console: Console) -> int:
+    """Print the closing page; returns 1 where a response is called exact and is not, or none could be scored."""
+    from eagle_assets.demo.page import closing_page
+    from eagle_assets.demo.score import false_exact, score
+    from eagle_assets.lake.queries import run_query
+
+    scores = score(home, truth_file)
+    here = Path.cwd()
+    folder = home.root.relative_to(here) if home.root.is_relative_to(here) else home.root
+    console.print()
+    for part in closing_page(
+        overview=run_query(home, "overview").as_objects(),
+        providers=run_query(home, "providers").as_objects(),
+        scores=scores,
+        never_asked=load_configuration(PACKAGED_DATASETS_FILE).routing.as_request()["ignore"],
+        home=folder,
+        truth_file=folder / truth_file.name,
+    ):
+        console.print(part)
+    return 1 if false_exact(scores) or not scores else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,158 @@
+"""The demo's closing page, for somebody who has not read anything yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from eagle_assets.demo.score import VerdictScore, false_exact
+
+MEANINGS = {
+    "exact": "the server itself gave evidence of every token",
+    "consistent": "one reading of the text explains everything, the token count too",
+    "unverified": "usable text, but two readings fit, or a count is missing",
+    "contradicted": "no reading fits what the server said",
+    "unusable": "an error, a cut connection, or nothing generated",
+}
+IN_SHARDS = ("exact", "consistent")
+
+
+def closing_page(
+    overview: Sequence[Mapping[str, Any]],
+    providers: Sequence[Mapping[str, Any]],
+    scores: Mapping[str, VerdictScore],
+    never_asked: Sequence[str],
+    home: Path,
+    truth_file: Path,
+) -> Iterator[RenderableType]:
+    """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names."""
+    yield Rule("What came of each dataset")
+    yield _overview(overview)
+    yield _note(
+        "B1 and B2 are from the team's own server, which gave the ids. The others were bought as text from the "
+        "sandbox's providers, and turned back into ids. Dollars are the sandbox's: nothing was spent."
+    )
+    yield Rule("The verdicts against the truth")
+    yield _note("The sandbox knew the ids behind each text and kept them to itself. Were the verdicts right?")
+    yield _scores(scores)
+    yield _judgement(scores)
+    yield Rule("The providers")
+    yield _providers(providers)
+    yield _note(f"Never asked, because they serve requantised weights: {', '.join(never_asked)}.")
+    yield Rule("Where everything lies")
+    yield _aligned(
+        {
+            f"{home}/training_shards/": "what a trainer reads: input_ids and loss_mask",
+            f"{home}/token_sequences/": "ids, verdict, reasons and evidence of every response",
+            f"{home}/raw_responses/": "every response as it came, byte for byte",
+            f"{home}/draft_vocabulary/": "token frequencies, d2t and t2d",
+            f"{home}/eagle.duckdb": "all of it as tables, for any DuckDB client",
+            str(truth_file): "the true ids, which the pipeline never read",
+        }
+    )
+    yield Rule("Try next")
+    here = f"EAGLE_ASSETS_HOME={home}"
+    yield _on_lines_of_their_own(
+        {
+            f"{here} .venv/bin/eagle-assets query reasons_of_distrust": "why the others were kept out",
+            f"{here} make ui": "the lineage in a browser, with every check",
+            "OPENROUTER_API_KEY=… make run": "the same for real, within the budget of the datasets file",
+        }
+    )
+
+
+def _overview(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("dataset", right=("prompts", "answers", *MEANINGS, "tokens to learn", "dollars"))
+    columns = ("prompts", "answers", *MEANINGS, "tokens_to_learn", "spent_usd")
+    for row in rows:
+        table.add_row(row["dataset"], *(_number(row[column], column) for column in columns))
+    table.add_section()
+    sums = {column: sum(row[column] or 0 for row in rows) for column in columns}
+    table.add_row("all", *(_number(sums[column], column) for column in columns), style="bold")
+    return table
+
+
+def _scores(scores: Mapping[str, VerdictScore]) -> Table:
+    table = _table("verdict", "which means that", "trained on", right=("responses", "right", "wrong"))
+    for verdict, meaning in MEANINGS.items():
+        found = scores.get(verdict, VerdictScore(verdict, 0, 0, 0))
+        table.add_row(
+            verdict,
+            meaning,
+            "yes" if verdict in IN_SHARDS else "no",
+            f"{found.responses:,}",
+            f"{found.right:,}",
+            Text(f"{found.wrong:,}", style="bold red" if verdict == "exact" and found.wrong else ""),
+        )
+    return table
+
+
+def _judgement(scores: Mapping[str, VerdictScore]) -> Text:
+    if not scores:
+        return Text("No response could be held against the truth: the demo proves nothing.", style="bold red")
+    if wrong := false_exact(scores):
+        return Text(f"{wrong} responses are called exact and are not: this must never happen.", style="bold red")
+    trusted = [scores[verdict] for verdict in IN_SHARDS if verdict in scores]
+    responses, right = sum(s.responses for s in trusted), sum(s.right for s in trusted)
+    return Text(
+        f"No response is called exact and is not. Of {responses:,} that went into the shards, {right:,} hold the true "
+        f"ids ({right / max(responses, 1):.1%}).",
+        style="bold green",
+    )
+
+
+def _providers(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("provider", right=("responses", "trusted", "share"))
+    table.add_column("what speaks most often against the others", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row["provider"],
+            f"{row['sequences']:,}",
+            f"{row['trusted']:,}",
+            f"{row['trusted_percent']:.0f} %",
+            Text(row["most_frequent_reason"] or ""),
+        )
+    return table
+
+
+def _table(*left: str, right: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name in left:
+        table.add_column(name, no_wrap=name in ("dataset", "verdict", "provider"))
+    for name in right:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def _aligned(meanings: Mapping[str, str]) -> RenderableType:
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    for thing, meaning in meanings.items():
+        grid.add_row(Text(thing, style="bold"), Text(meaning, style="dim"))
+    return Padding(grid, (1, 0, 1, 2))
+
+
+def _on_lines_of_their_own(meanings: Mapping[str, str]) -> RenderableType:
+    """Commands, so that they can be copied."""
+    lines = Text()
+    for command, meaning in meanings.items():
+        lines.append(f"{command}\n", style="bold")
+        lines.append(f"    {meaning}\n", style="dim")
+    return Padding(lines, (1, 0, 0, 2))
+
+
+def _note(text: str) -> RenderableType:
+    return Padding(Text(text, style="dim"), (0, 0, 1, 0))
+
+
+def _number(value: float | None, column: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if column == "spent_usd" else f"{value:,}"
