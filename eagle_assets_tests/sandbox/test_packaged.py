@@ -26,9 +26,9 @@ def test_the_datasets_file():
 @pytest.mark.parametrize("name", CONFIGURATION.bought)
 def test_prompts_are_enough_and_can_be_sent(name):
     prompts = read_prompts(CONFIGURATION.bought[name].prompts)
-    assert len(prompts) == 30
-    assert len({json.dumps(prompt.messages) for prompt in prompts}) == 30
-    assert [problem_with(request) for request in packaged_requests(name)] == [None] * 30
+    assert len(prompts) >= 30
+    assert len({json.dumps(prompt.messages) for prompt in prompts}) == len(prompts)
+    assert not any(problem_with(request) for request in packaged_requests(name))
 
 
 @pytest.mark.parametrize("name", LOCAL_DATASETS)
