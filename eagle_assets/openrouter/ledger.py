@@ -180,10 +180,11 @@ class Ledger:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
 MAGIC = b"eagle-assets records 1\n"
@@ -49,6 +50,7 @@ class RecordFile:
         self.damage = damage
         self._descriptor = descriptor
         self._synced = size
+        self._syncing = Lock()  # another thread may sync while this one appends
 
     @classmethod
     def open(cls, path: Path) -> RecordFile:
@@ -71,11 +73,15 @@ class RecordFile:
         self._write(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
 
     def sync(self) -> None:
-        """Make everything that is appended durable; costs nothing where it is so already."""
-        target = self.size
-        if self._synced < target:
-            os.fsync(self._descriptor)
-            self._synced = max(self._synced, target)
+        """Make everything that is appended durable; costs nothing where it is so already. Any thread may call it."""
+        with self._syncing:
+            target = self.size
+            if self._synced < target:
+                try:
+                    os.fsync(self._descriptor)
+                except OSError as error:
+                    raise JournalError(f"cannot make {self.path} durable: {error.strerror}") from error
+                self._synced = target
 
     @property
     def is_synced(self) -> bool:
@@ -83,7 +89,8 @@ class RecordFile:
 
     def close(self) -> None:
         self.sync()
-        os.close(self._descriptor)
+        with self._syncing:
+            os.close(self._descriptor)
 
     def _write(self, data: bytes) -> None:
         written = 0

@@ -1,0 +1,63 @@
+"""Real costs found out after the exchange: what a dead process left behind, and what only `/generation` tells."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential
+
+from eagle_assets.openrouter.attempts import generation_cost_usd
+from eagle_assets.openrouter.journal import Journal
+from eagle_assets.openrouter.ledger import Ledger
+from eagle_assets.openrouter.timing import Timing
+from eagle_assets.openrouter.transport import Server
+from eagle_assets.openrouter.wire import as_dict
+
+AT_ONCE = 8
+
+
+def settle_dead_reservations(journal: Journal, ledger: Ledger, dataset: str) -> int:
+    """End what an earlier process reserved and did not end: at the cost that the journal knows, else at its worst.
+
+    The caller holds the dataset's journal, so no process that is alive has such a reservation. Returns their number.
+    """
+    dead = set(ledger.reserved(dataset))
+    found = len(dead)
+    for record in journal.read() if dead else ():
+        if record.local_id in dead:
+            ledger.settle(record.local_id, record.cost_usd, record.generation_id)
+            dead.remove(record.local_id)
+    for reservation_id in dead:
+        ledger.settle(reservation_id, None)
+    return found
+
+
+async def settle_from_generation(
+    server: Server, journal: Journal, ledger: Ledger, dataset: str, timing: Timing, tries: int
+) -> None:
+    """Ask `/generation` for every unknown cost whose exchange has a name, `tries` times each; keep what it says."""
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(generation_id: str) -> float | None:
+        async with at_once:
+            status, document = await server.get("generation", id=generation_id)
+        data = as_dict(as_dict(document).get("data"))
+        cost = generation_cost_usd(data)
+        if status == 200 and cost is not None:
+            journal.add_generation(generation_id, data)
+            return cost
+        return None
+
+    async def settle(reservation_id: str, generation_id: str) -> None:
+        retrying = AsyncRetrying(
+            retry=retry_if_result(lambda cost: cost is None),
+            stop=stop_after_attempt(tries),
+            wait=wait_exponential(timing.generation_wait_first, timing.wait_most),
+            retry_error_callback=lambda state: None,
+        )
+        cost: float | None = await retrying(ask, generation_id)
+        if cost is not None:
+            ledger.settle(reservation_id, cost)
+
+    named = [(row.reservation_id, row.generation_id) for row in ledger.unsettled(dataset) if row.generation_id]
+    await asyncio.gather(*(settle(reservation_id, generation_id) for reservation_id, generation_id in named))
