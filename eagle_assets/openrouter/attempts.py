@@ -73,7 +73,11 @@ class JournalRecord:
     cost_usd: float | None
     asked_at: float
     ended_at: float
-    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The response's headers, which the exchange keeps among its further keys."""
+        return tuple(self.exchange.other["headers"])
 
     @property
     def possibly_paid(self) -> bool:
@@ -82,7 +86,13 @@ class JournalRecord:
 
 def ended_record(attempt: Attempt, exchange: Exchange, ended: dict[str, Any]) -> JournalRecord:
     """The record of `attempt`, of which `exchange` came and which ended as the journal's JSON `ended` says."""
-    named = replace(exchange, exchange_id=ended["exchange_id"], model=ended["model"], provider=ended["provider"])
+    named = replace(
+        exchange,
+        exchange_id=ended["exchange_id"],
+        model=ended["model"],
+        provider=ended["provider"],
+        other={"headers": attempt.headers},
+    )
     return JournalRecord(
         exchange=named,
         local_id=attempt.local_id,
@@ -95,7 +105,6 @@ def ended_record(attempt: Attempt, exchange: Exchange, ended: dict[str, Any]) ->
         cost_usd=ended["cost_usd"],
         asked_at=attempt.asked_at,
         ended_at=ended["ended_at"],
-        headers=attempt.headers,
     )
 
 

@@ -6,8 +6,8 @@ REDACTED = "[redacted key]"
 
 
 def redacted(text: str, key: str) -> str:
-    """`text` without the key."""
-    return text.replace(key, REDACTED)
+    """`text` without the key; as it is where there is no key."""
+    return text.replace(key, REDACTED) if key else text
 
 
 class StreamRedactor:

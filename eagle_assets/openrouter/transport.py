@@ -75,7 +75,7 @@ class Server:
         try:
             async with asyncio.timeout(self._timing.first_byte):
                 response = await self._client.get(path, params=params)
-            return response.status_code, msgspec.json.decode(response.content)
+            return response.status_code, msgspec.json.decode(redacted(response.text, self._key))
         except msgspec.DecodeError:
             return response.status_code, None
         except (httpx.HTTPError, aiohttp.ClientError, OSError):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from eagle_assets.configuration import Configuration, Settings
+from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionError, CollectionSummary, collect_missing
 from eagle_assets.openrouter.collection import Progress, retry_after
 from eagle_assets.openrouter.journal import open_journal
@@ -256,8 +257,11 @@ def test_retry_after_is_seconds_or_a_date(tmp_path: Path) -> None:
     (record,) = open_journal(tmp_path, "B3").read()
     now = datetime(2026, 1, 1, tzinfo=UTC)
 
+    def with_headers(*headers: tuple[str, str]) -> JournalRecord:
+        return replace(record, exchange=replace(record.exchange, other={"headers": headers}))
+
     def asked(value: str) -> float | None:
-        return retry_after(replace(record, headers=(("Retry-After", value),)), now)
+        return retry_after(with_headers(("Retry-After", value)), now)
 
     assert asked("7") == 7
     assert asked("0.5") == 0.5
@@ -265,7 +269,7 @@ def test_retry_after_is_seconds_or_a_date(tmp_path: Path) -> None:
     assert asked("Wed, 31 Dec 2025 00:00:00 GMT") == 0
     assert asked("soon") is None
     assert asked("") is None
-    assert retry_after(replace(record, headers=()), now) is None
+    assert retry_after(with_headers(), now) is None
 
 
 def test_a_cancelled_run_notes_what_is_in_flight_and_goes(tmp_path: Path) -> None:
