@@ -20,7 +20,9 @@ from eagle_assets.serving.frames import Piece, Strip, cut_into_frames
 from eagle_assets.serving.output import Call, Ids, Output, parse_output
 from eagle_assets.serving.served import Message, Served, Situation, ToolCall
 
-Edge = Literal["reasoning_start", "reasoning_end", "content_start", "content_end", "arguments"]
+Edge = Literal[
+    "reasoning_start", "reasoning_end", "content_start", "content_end", "arguments_start", "arguments_end"
+]
 """Where a text meets an added token; `content_end` is the content's end before a tool section."""
 
 EVERY_EDGE: frozenset[Edge] = frozenset(get_args(Edge))
@@ -145,8 +147,9 @@ class Convention:
             name=name_in(header),
         )
         # A parser that keeps the blanks of a stream keeps those that the detokeniser put in.
-        padded = "arguments" in self.blanks and situation.streamed
-        return piece.surrounded(before=padded and call.arguments is not None, after=padded and call.closed)
+        before = "arguments_start" in self.blanks and call.arguments is not None
+        after = "arguments_end" in self.blanks and call.closed
+        return piece.surrounded(before and situation.streamed, after and situation.streamed)
 
     def _reasoning_tokens(self, output: Output[Ids]) -> int | None:
         if self.reasoning_count is None or output.reasoning is None:

@@ -109,6 +109,21 @@ class Vocabulary:
         """Ordinary id of a byte string; each id has another one."""
         return {piece: i for i, piece in enumerate(self.token_bytes)}
 
+    def without_marker_text(self, text: str) -> str:
+        """The text without what looks like a marker in it."""
+        return self._looks_like_marker.sub("", text)
+
+    @cached_property
+    def _marker_prefixes(self) -> frozenset[bytes]:
+        texts = [text.encode() for text in self.special]
+        return frozenset(text[:length] for text in texts for length in range(1, len(text)))
+
+    def longest_marker_prefix(self, text: bytes) -> int:
+        """Length in bytes of the longest beginning of `text` that a marker begins with too."""
+        if text[:1] not in self._marker_prefixes:
+            return 0
+        return max(length for length in range(1, len(text) + 1) if text[:length] in self._marker_prefixes)
+
     def bytes_of(self, token: int) -> bytes:
         """Bytes that `token` stands for; a special token stands for its text. Raises VocabularyError if unknown."""
         if 0 <= token < self.ordinary_size:

@@ -1,0 +1,36 @@
+"""The closed list of what servers count otherwise than the ids that were generated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How `completion_tokens` relates to the generated ids.
+
+    `section_end`: the token that closes a tool section is counted, or it is `open` whether it was not counted or
+    never generated, which text and counts cannot tell apart.
+    """
+
+    name: str
+    think_generated: bool = False
+    stop_counted: bool = True
+    section_end_open: bool = False
+
+    def offset(self, thinking: bool, has_calls: bool) -> int:
+        """Count minus the canonical length of the shown texts with their markers, for a whole output."""
+        think = self.think_generated and thinking
+        return think - (not self.stop_counted) - (self.section_end_open and has_calls)
+
+
+EVERYTHING_COUNTED = Counting("all counted")
+COUNTINGS = (
+    EVERYTHING_COUNTED,
+    Counting("stop token not counted", stop_counted=False),
+    Counting("<think> generated", think_generated=True),
+    Counting("section end not counted or not generated", section_end_open=True),
+    Counting(
+        "<think> generated, section end not counted or not generated", think_generated=True, section_end_open=True
+    ),
+)

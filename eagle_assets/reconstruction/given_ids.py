@@ -1,0 +1,98 @@
+"""Ids that the server itself gives: lists of token ids, or the tokens of logprobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count
+from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.serving.convention import name_in
+from eagle_assets.serving.output import Call, NotInGrammar, parse_output
+from eagle_assets.targets.target import Target
+from eagle_assets.targets.vocabulary import Vocabulary
+
+
+def given_ids(reading: Reading) -> tuple[list[int] | None, str]:
+    """The output ids that the response gives, with the name of the field that holds them; None where it gives none."""
+    response = reading.response
+    if response.token_ids is not None:
+        return list(response.token_ids), "token_ids"
+    if response.logprobs and reading.situation is not None:
+        return _ids_of_logprobs(response, reading.situation.target), "logprobs"
+    return None, ""
+
+
+def _ids_of_logprobs(response: Response, target: Target) -> list[int] | None:
+    """Ids from the true bytes of each token, or its id; None where an entry has neither.
+
+    vLLM's bytes are those of the token's text, which is U+FFFD where a token holds part of a character, so bytes
+    that hold one prove nothing.
+    """
+    vocabulary = target.vocabulary
+    ids = []
+    for entry in response.logprobs or ():
+        token = as_count(entry.get("token_id"))
+        raw = entry.get("bytes")
+        if token is None and isinstance(raw, list) and all(isinstance(b, int) and 0 <= b < 256 for b in raw):
+            data = bytes(raw)
+            token = vocabulary.id_of_bytes.get(data)
+            if token is None and b"\xef\xbf\xbd" not in data:
+                token = vocabulary.special.get(data.decode("utf-8", "replace"))
+        if token is None:
+            return None
+        ids.append(token)
+    return ids or None
+
+
+def agrees_with_message(ids: Sequence[int], reading: Reading) -> bool:
+    """Whether the ids say what the message shows.
+
+    Left aside is what servers are known to take out or put in: white space at the ends of texts, marker text that a
+    parser swallowed, incomplete characters, calls that a parser dropped, and how arguments are spelt.
+    """
+    situation, response = reading.situation, reading.response
+    if situation is None:
+        return False
+    vocabulary = situation.target.vocabulary
+    if not all(0 <= token < vocabulary.ordinary_size or token in vocabulary.special_text for token in ids):
+        return False
+    try:
+        output = parse_output(ids, situation)
+    except NotInGrammar:
+        return False
+    said = output.over(lambda segment: vocabulary.decode(segment).decode("utf-8", "replace"))
+    shown = (response.reasoning or "", response.content or "")
+    texts = ((said.reasoning or ""), said.content)
+    if not situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
+        shown = ("", shown[0] + shown[1])
+    if [_bare(text, vocabulary) for text in texts] != [_bare(text, vocabulary) for text in shown]:
+        return False
+    generated = iter(said.calls)
+    return all(
+        any(name_in(made.header.strip()) == call.name and _same_arguments(made, call) for made in generated)
+        for call in response.tool_calls
+    )
+
+
+def _bare(text: str, vocabulary: Vocabulary) -> str:
+    return vocabulary.without_marker_text(text).replace("\ufffd", "").strip()
+
+
+def _same_arguments(made: Call[str], shown: ReceivedCall) -> bool:
+    one, other = (made.arguments or "").strip(), (shown.arguments or "").strip()
+    if one == other or not made.closed:
+        return one.startswith(other)
+    try:
+        return _loosely_equal(json.loads(one), json.loads(other))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _loosely_equal(one: object, other: object) -> bool:
+    """Equal as a server sees it that coerces arguments to the tool's schema: 3 is "3"."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_loosely_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_loosely_equal, one, other))
+    return one == other or str(one) == str(other)

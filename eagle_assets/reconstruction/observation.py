@@ -1,0 +1,142 @@
+"""What one exchange says of the convention it was served under, reduced to a few numbers.
+
+An observation is what calibration keeps of an exchange: how far its count is from the canonical encoding of the
+texts as they stand, and how that would change with a blank less or white space more at each edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eagle_assets.reconstruction.arguments import with_python_spacing
+from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.inverse import at_start, edges, has_blank, without_blank
+from eagle_assets.reconstruction.layouts import Layout, layout_notes
+from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.serving.convention import Edge
+
+LOSABLE = (" ", "\n", "\n\n")
+"""White space that a model often writes at an end of a text and a trimming server takes away."""
+
+_CONTEXT = 48  # characters beside an edge: pre-tokens are local, so this decides how the edge tokenises
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    """One edge of a text, or of all calls' arguments together. Changes are in tokens of the canonical encoding.
+
+    `can_hold_blank`: a convention may have put a blank here. `white` is the number of white characters.
+    `without_blank` is the change when one blank is taken away, None where there is none; `with_lost` the change
+    when a LOSABLE is put (back) there.
+    """
+
+    can_hold_blank: bool
+    white: int
+    without_blank: int | None
+    with_lost: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """`difference` is `completion_tokens` minus the canonical length of the texts as shown, markers included.
+
+    `respaced` is the change of length when arguments are spaced as the model usually does, None where the server
+    cannot have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering
+    server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. None: not known.
+    """
+
+    exchange_id: str
+    model: str
+    provider: str
+    streamed: bool
+    thinking: bool
+    has_calls: bool
+    difference: int
+    edges: Mapping[Edge, EdgeView]
+    respaced: int | None
+    index_shifted: bool | None
+    prompt_offset: int | None
+
+
+def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_length: int | None) -> Observation | None:
+    """What a reading says; None where it says nothing: no count, or markers whose places are open."""
+    situation, count = reading.situation, reading.completion_tokens
+    output = primary.output
+    if situation is None or count is None or not output.stopped or layout_notes(reading):
+        return None
+    respaced = with_python_spacing(output)
+    prompt_tokens = reading.response.prompt_tokens
+    return Observation(
+        exchange_id=reading.exchange.exchange_id,
+        model=situation.target.name,
+        provider=reading.provider or "",
+        streamed=situation.streamed,
+        thinking=situation.thinking,
+        has_calls=bool(output.calls),
+        difference=count - texts.length(output),
+        edges=edge_views(reading, primary, texts),
+        respaced=None if respaced is None else texts.length(respaced) - texts.length(output),
+        index_shifted=_index_shifted(reading),
+        prompt_offset=prompt_tokens - prompt_length if prompt_tokens and prompt_length else None,
+    )
+
+
+def edge_views(reading: Reading, layout: Layout, texts: EncodedTexts) -> dict[Edge, EdgeView]:
+    """Every edge of a layout, the arguments of all its calls taken together."""
+    views: dict[Edge, EdgeView] = {}
+    if reading.situation is not None:
+        for edge, text, possible in edges(layout.output, reading.situation):
+            view = _view_edge(edge, text, possible, texts)
+            views[edge] = view if edge not in views else _together(views[edge], view)
+    return views
+
+
+def _view_edge(edge: Edge, text: str, can_hold_blank: bool, texts: EncodedTexts) -> EdgeView:
+    as_is, shorter, *longer = map(texts.count, _edge_texts(edge, text))
+    stripped = text.lstrip() if at_start(edge) else text.rstrip()
+    return EdgeView(
+        can_hold_blank=can_hold_blank,
+        white=len(text) - len(stripped),
+        without_blank=shorter - as_is if has_blank(edge, text) else None,
+        with_lost=tuple(count - as_is for count in longer),
+    )
+
+
+def _together(one: EdgeView, other: EdgeView) -> EdgeView:
+    both = one.without_blank is not None and other.without_blank is not None
+    return EdgeView(
+        can_hold_blank=one.can_hold_blank and other.can_hold_blank,
+        white=min(one.white, other.white),
+        without_blank=(one.without_blank or 0) + (other.without_blank or 0) if both else None,
+        with_lost=tuple(min(pair) for pair in zip(one.with_lost, other.with_lost, strict=True)),
+    )
+
+
+def texts_to_count(reading: Reading, layout: Layout) -> Iterator[str]:
+    """Every text whose count `observe` asks for."""
+    yield from layout.output.segments()
+    respaced = with_python_spacing(layout.output)
+    if respaced is not None:
+        yield from respaced.segments()
+    if reading.situation is not None:
+        for edge, text, _ in edges(layout.output, reading.situation):
+            yield from _edge_texts(edge, text)
+
+
+def _edge_texts(edge: Edge, text: str) -> Sequence[str]:
+    """The text beside an edge: as it is, with a blank less, with each LOSABLE more."""
+    if at_start(edge):
+        near = text[:_CONTEXT]
+        return (near, without_blank(edge, near), *(lost + near for lost in LOSABLE))
+    near = text[-_CONTEXT:]
+    return (near, without_blank(edge, near), *(near + lost for lost in LOSABLE))
+
+
+def _index_shifted(reading: Reading) -> bool | None:
+    """Whether native tool ids number otherwise than calls in the history plus position; None without such ids."""
+    situation = reading.situation
+    indices = [(call.id or "").rpartition(":")[2] for call in reading.response.tool_calls]
+    if situation is None or not indices or not all(index.isdigit() for index in indices):
+        return None
+    return [int(index) for index in indices] != [situation.calls_in_history + i for i in range(len(indices))]

@@ -1,0 +1,67 @@
+"""Exchanges in, verdicts out: calibration over the whole, then judgement, batch by batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.judgement import judge, texts_to_judge
+from eagle_assets.reconstruction.layouts import layouts
+from eagle_assets.reconstruction.observation import Observation, observe, texts_to_count
+from eagle_assets.reconstruction.reading import Reading, read
+from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.targets.kimi import kimi_vocabulary
+from eagle_assets.targets.prompt import PromptError, prompt_ids
+
+_BATCH = 256  # exchanges read at once: memory stays flat, texts are encoded on all cores
+_PROMPTS_PER_GROUP = 16  # rendered prompts that are enough to see whether `<think>` is missing in the prompt's count
+
+
+def calibrate(exchanges: Iterable[Exchange]) -> Calibration:
+    """The calibration that these exchanges lead to; only small observations of them are kept."""
+    return calibrate_observations(_observations(exchanges))
+
+
+def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
+    """A verdict for each exchange, in order. Never raises for what a server sent."""
+    for batch in _batches(exchanges):
+        readings = [read(exchange) for exchange in batch]
+        texts = EncodedTexts(kimi_vocabulary(), (t for r in readings for t in texts_to_judge(r, calibration)))
+        for reading in readings:
+            yield judge(reading, calibration, texts, _prompt_ids(reading))
+
+
+def _observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
+    rendered: Counter[tuple[str, str | None]] = Counter()
+    for batch in _batches(exchanges):
+        pairs = [(r, layouts(r)[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]
+        texts = EncodedTexts(kimi_vocabulary(), (t for r, layout in pairs for t in texts_to_count(r, layout)))
+        for reading, layout in pairs:
+            group = (reading.exchange.model, reading.provider)
+            thinking = reading.situation is not None and reading.situation.thinking
+            prompt = None
+            if thinking and rendered[group] < _PROMPTS_PER_GROUP:
+                rendered[group] += 1
+                prompt = _prompt_ids(reading)
+            observation = observe(reading, layout, texts, None if prompt is None else len(prompt))
+            if observation is not None:
+                yield observation
+
+
+def _prompt_ids(reading: Reading) -> list[int] | None:
+    if reading.situation is None:
+        return None
+    try:
+        return prompt_ids(reading.situation.target, reading.exchange.request)
+    except PromptError:
+        return None
+
+
+def _batches(exchanges: Iterable[Exchange]) -> Iterator[Sequence[Exchange]]:
+    iterator = iter(exchanges)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch

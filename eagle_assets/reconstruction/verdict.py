@@ -1,0 +1,63 @@
+"""What is said of a response: a verdict, its reasons, the evidence, and the candidates that were weighed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Verdict = Literal["exact", "consistent", "unverified", "contradicted", "unusable"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+TRUSTED: frozenset[Verdict] = frozenset(("exact", "consistent"))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Ids that some reading of the response leads to, and what the counts say of it.
+
+    `count_difference` is `completion_tokens` minus what the convention predicts for these ids; None without a count.
+    """
+
+    output_ids: list[int]
+    convention: str
+    count_difference: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "output_ids": self.output_ids,
+            "convention": self.convention,
+            "count_difference": self.count_difference,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """The verdict on one exchange. `output_ids` is None where there is none to give.
+
+    `candidates` holds what else is possible, and is empty where the ids are settled.
+    """
+
+    exchange_id: str
+    verdict: Verdict
+    output_ids: list[int] | None = None
+    prompt_ids: list[int] | None = None
+    reasons: tuple[str, ...] = ()
+    evidence: dict[str, Any] = field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
+    provider: str | None = None
+    model: str | None = None
+
+    @property
+    def trusted(self) -> bool:
+        return self.verdict in TRUSTED
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line that `eagle-assets reconstruct` writes."""
+        return {
+            "exchange_id": self.exchange_id,
+            "verdict": self.verdict,
+            "output_ids": self.output_ids,
+            "prompt_ids": self.prompt_ids,
+            "reasons": list(self.reasons),
+            "evidence": self.evidence,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+        }
