@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle_assets.demo.score import VerdictScore, false_exact
+from eagle_assets.reconstruction.verdict import TRUSTED
 
 MEANINGS = {
     "exact": "the server itself gave evidence of every token",
@@ -22,7 +23,6 @@ MEANINGS = {
     "contradicted": "no reading fits what the server said",
     "unusable": "an error, a cut connection, or nothing generated",
 }
-IN_SHARDS = ("exact", "consistent")
 
 
 def closing_page(
@@ -87,7 +87,7 @@ def _scores(scores: Mapping[str, VerdictScore]) -> Table:
         table.add_row(
             verdict,
             meaning,
-            "yes" if verdict in IN_SHARDS else "no",
+            "yes" if verdict in TRUSTED else "no",
             f"{found.responses:,}",
             f"{found.right:,}",
             Text(f"{found.wrong:,}", style="bold red" if verdict == "exact" and found.wrong else ""),
@@ -100,7 +100,7 @@ def _judgement(scores: Mapping[str, VerdictScore]) -> Text:
         return Text("No response could be held against the truth: the demo proves nothing.", style="bold red")
     if wrong := false_exact(scores):
         return Text(f"{wrong} responses are called exact and are not: this must never happen.", style="bold red")
-    trusted = [scores[verdict] for verdict in IN_SHARDS if verdict in scores]
+    trusted = [scores[verdict] for verdict in TRUSTED if verdict in scores]
     responses, right = sum(s.responses for s in trusted), sum(s.right for s in trusted)
     return Text(
         f"No response is called exact and is not. Of {responses:,} that went into the shards, {right:,} hold the true "

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eagle_assets.lake.schemas import TRAINING_SHARDS
+from eagle_assets.reconstruction.verdict import TRUSTED
 from eagle_assets.training.ragged import Ragged, Rows
 
-TRUSTED_VERDICTS = ("exact", "consistent")
 SEQUENCE_COLUMNS = ("exchange_id", "provider", "verdict", "prompt_ids", "output_ids")
 
 
@@ -44,7 +44,7 @@ def shard_batches(
 
 def is_trusted(verdicts: pa.Array | pa.ChunkedArray) -> Rows:
     """Which verdicts let a sequence into the shards. Shape (rows,)."""
-    return np.asarray(pc.is_in(verdicts, value_set=pa.array(TRUSTED_VERDICTS, pa.string())), dtype=np.bool_)
+    return np.asarray(pc.is_in(verdicts, value_set=pa.array(sorted(TRUSTED), pa.string())), dtype=np.bool_)
 
 
 def rows_outside_vocabulary(ids: Ragged, vocabulary_size: int) -> Rows:
