@@ -102,7 +102,11 @@ def budget(as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--model-dir", type=click.Path(path_type=Path), help="A folder with the model's tokenizer files.")
+@click.option(
+    "--model-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with the model's tokenizer files.",
+)
 @click.option("--trust-remote-code", is_flag=True, help="Run the Python files of that folder.")
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON object.")
 def preflight(model_dir: Path | None, trust_remote_code: bool, as_json: bool) -> None:
@@ -156,7 +160,7 @@ def sandbox(port: int, truth: Path | None) -> None:
     try:
         serve(port, truth, announce)
     except OSError as error:
-        fail(f"port {port} cannot be used ({error.strerror}); choose another with --port")
+        fail(f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port")
 
 
 @main.command()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
@@ -29,7 +29,8 @@ def serve(port: int, truth_file: Path | None, announce: Callable[[str], None]) -
     with socket.create_server((HOST, port)) as listener:
         announce(f"http://{HOST}:{listener.getsockname()[1]}/api/v1")
         config = uvicorn.Config(Sandbox(truth_file).app, log_level="critical", lifespan="off")
-        uvicorn.Server(config).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 @contextmanager
@@ -68,7 +69,10 @@ def _main() -> None:
     parser.add_argument("--truth-file", type=Path, required=True)
     arguments = parser.parse_args()
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
-    serve(arguments.port, arguments.truth_file, announce=lambda base_url: print(base_url, flush=True))
+    try:
+        serve(arguments.port, arguments.truth_file, announce=lambda base_url: print(base_url, flush=True))
+    except OSError as error:
+        sys.exit(f"sandbox: {error}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from eagle_assets.sandbox.process import SandboxFailed, running_sandbox
 from eagle_assets.sandbox.server import Sandbox
 
 MODEL = "moonshotai/kimi-k2.5"
+EAGLE_ASSETS = str(Path(sys.executable).with_name("eagle-assets"))
 KEY = {"Authorization": "Bearer sandbox"}
 
 
@@ -180,7 +181,7 @@ def test_the_process_ends_with_the_block_and_with_its_parent(truth_file):
 
 
 def test_the_command_says_what_to_export():
-    command = [str(Path(sys.executable).with_name("eagle-assets")), "sandbox", "--port", "0"]
+    command = [EAGLE_ASSETS, "sandbox", "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     ) as run:
@@ -189,3 +190,12 @@ def test_the_command_says_what_to_export():
         assert httpx.get(f"{base_url}/key", headers=KEY).status_code == 200
         assert lines[3].strip() == "export OPENROUTER_API_KEY=sandbox"
         run.send_signal(signal.SIGINT)
+        assert run.wait(timeout=30) == 0
+
+
+def test_the_command_names_a_taken_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        run = subprocess.run([EAGLE_ASSETS, "sandbox", "--port", port], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr == f"Error: port {port} cannot be used (Address already in use); choose another with --port\n"
