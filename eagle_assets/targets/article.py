@@ -42,11 +42,15 @@ def _markers(vocabulary: Vocabulary) -> re.Pattern[str]:
 
 
 def wrong_specials(vocabulary: Vocabulary) -> list[str]:
-    """Texts of special tokens that do not survive: id to text to id, alone and between letters."""
+    """Texts of special tokens whose id has another text, or that do not come back from text, alone and between letters.
+
+    Coming back is not enough: the article's wrong id is an ordinary token, and comes back too.
+    """
     return [
         text
         for text, token in sorted(vocabulary.special.items(), key=lambda item: item[1])
-        if encode_marked(vocabulary, vocabulary.decode([token]).decode()) != [token]
+        if vocabulary.decode([token]) != text.encode()
+        or encode_marked(vocabulary, text) != [token]
         or encode_marked(vocabulary, f"a{text}b") != [*vocabulary.encode("a"), token, *vocabulary.encode("b")]
     ]
 

@@ -62,7 +62,17 @@ def check_environment() -> Environment:
         problem = f"{DISTRIBUTION} is not installed, so what it requires is not known"
         return Environment(python, (Package(DISTRIBUTION, "", None, problem, _pip("-e", ".")),))
     names = _modules_of_distributions()
-    return Environment(python, tuple(_checked(line, names) for line in requirements if "extra ==" not in line))
+    return Environment(python, tuple(_checked(line, names) for line in requirements if _applies(line)))
+
+
+def _applies(requirement: str) -> bool:
+    """Whether a line of the metadata is about this Python and no extra."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return "extra ==" not in requirement
+    marker = Requirement(requirement).marker
+    return marker is None or marker.evaluate({"extra": ""})
 
 
 def _checked(requirement: str, modules: dict[str, list[str]]) -> Package:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_assets.targets import vocabulary as vocabulary_module
@@ -80,6 +80,7 @@ def test_marker_text_is_encoded_as_ordinary_text(marker: str) -> None:
         assert KIMI.decode(ids).decode() == text
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), max_size=8))
 def test_decode_inverts_encode_and_batches_agree(texts: list[str]) -> None:
     batch = KIMI.encode_batch(texts)
@@ -107,6 +108,7 @@ def cut_character_by_character(text: str, most: int, longest_run: int) -> Iterat
 EDGES = "a \n\t\x1c\x1d\x1e\x1f\x85\xa0\u1680\u180e\u2000\u200b\u2028\u2029\u202f\u205f\u2060\u3000\ufeff\U0001f600é"
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from(EDGES), max_size=120), st.integers(1, 9), st.integers(5, 60))
 def test_long_input_is_cut_as_kimi_cuts_it(text: str, longest_run: int, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
