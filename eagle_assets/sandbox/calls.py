@@ -42,9 +42,14 @@ class Mentioned:
         return cls(_BLOCK.findall(question), texts, numbers)
 
 
-def calls_in(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Calls that the conversation already holds; the index of the next one."""
-    return sum(len(message.get("tool_calls") or ()) for message in messages)
+def next_index(messages: Sequence[Mapping[str, Any]]) -> int:
+    """The index of the next call: the model goes on from the highest that it sees in the conversation, from 0.
+
+    Where the conversation's beginning was cut away, that is more than the number of calls that are left in it.
+    """
+    ids = (str(call.get("id")) for message in messages for call in message.get("tool_calls") or ())
+    seen = [int(index) for index in (i.rpartition(":")[2] for i in ids) if index.isdecimal() and index.isascii()]
+    return max(seen, default=-1) + 1
 
 
 def calls_for(question: str, tools: Sequence[Mapping[str, Any]], first_index: int, rng: Random) -> tuple[Call, ...]:

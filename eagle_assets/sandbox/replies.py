@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from eagle_assets.sandbox.calls import Call, calls_for, calls_in
+from eagle_assets.sandbox.calls import Call, calls_for, next_index
 from eagle_assets.sandbox.maths import worked_answer
 
 WORDS_OF_A_TOPIC = 6
@@ -65,7 +65,7 @@ def reply_to(
     calls: tuple[Call, ...] = ()
     if messages[-1].get("role") == "tool":
         content, steps = _report(messages, rng), sentences["reports"]
-    elif tools and (calls := calls_for(question, tools, calls_in(messages), rng)):
+    elif tools and (calls := calls_for(question, tools, next_index(messages), rng)):
         names = ", ".join(dict.fromkeys(call.id.removeprefix("functions.").partition(":")[0] for call in calls))
         content = rng.choice(["", "", f"I'll look that up with {names}.", "Let me check that for you."])
         steps = [step.replace("{names}", names) for step in sentences["calls"]]

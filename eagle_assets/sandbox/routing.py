@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 from eagle_assets.sandbox.providers import Provider
@@ -44,14 +45,16 @@ def eligible(providers: Sequence[Provider], request: Mapping[str, Any]) -> tuple
 
 
 def choose(providers: Sequence[Provider], request: Mapping[str, Any]) -> Provider | None:
-    """The provider that answers: the first of `order`, else spread over all by a digest of the conversation, so that
-    the same request always meets the same one. None where routing leaves nobody."""
+    """The provider that answers: the first of `order`, else one drawn by a digest of the conversation, so that the
+    same request always meets the same one; the cheaper, the likelier, by the inverse square of the price as at
+    OpenRouter. None where routing leaves nobody."""
     candidates = eligible(providers, request)
     if not candidates:
         return None
     if candidates[0].slug in _slugs((request.get("provider") or {}).get("order")):
         return candidates[0]
-    return candidates[int.from_bytes(digest_of(request, "messages", "tools")[:8], "big") % len(candidates)]
+    weights = [float(provider.completion_price) ** -2 for provider in candidates]
+    return Random(digest_of(request, "messages", "tools")).choices(candidates, weights)[0]
 
 
 def _slugs(names: Sequence[str] | None) -> list[str]:

@@ -121,7 +121,7 @@ def test_a_body_that_is_no_json(client):
 def test_endpoints_with_prices_as_text(client):
     endpoints = client.get(f"/models/{MODEL}/endpoints").json()["data"]["endpoints"]
     prices = {endpoint["provider_name"]: endpoint["pricing"] for endpoint in endpoints}
-    assert prices["Lakeside"]["prompt"] == "0.00000045"
+    assert prices["Lakeside"]["prompt"] == "0.0000004"
     assert {e["quantization"] for e in endpoints if e["provider_name"] in ("Fireworks", "BaseTen")} == {"nvfp4", "fp4"}
     assert client.get("/models/someone/else/endpoints").status_code == 404
 
