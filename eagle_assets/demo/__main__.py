@@ -71,6 +71,7 @@ def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Consol
                 EAGLE_ASSETS_DATASETS=str(PACKAGED_DATASETS_FILE),
                 OPENROUTER_API_KEY="sandbox",
                 OPENROUTER_BASE_URL=base_url,
+                TRANSFORMERS_NO_ADVISORY_WARNINGS="1",
             )
             # The partitions are read from the environment when this is imported.
             from eagle_assets.defs.run import RunRefused, materialise

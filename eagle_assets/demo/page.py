@@ -38,7 +38,8 @@ def closing_page(
     yield _overview(overview)
     yield _note(
         "B1 and B2 are from the team's own server, which gave the ids. The others were bought as text from the "
-        "sandbox's providers, and turned back into ids. Dollars are the sandbox's: nothing was spent."
+        "sandbox's providers, and turned back into ids; attempts that failed on the way count as unusable. Dollars are "
+        "the sandbox's: nothing was spent."
     )
     yield Rule("The verdicts against the truth")
     yield _note("The sandbox knew the ids behind each text and kept them to itself. Were the verdicts right?")

@@ -19,7 +19,7 @@ from eagle_assets.lake.schemas import TRAINING_SHARDS
 from eagle_assets.reconstruction.verdict import TRUSTED
 from eagle_assets.training.ragged import Ragged, Rows
 
-SEQUENCE_COLUMNS = ("exchange_id", "provider", "verdict", "prompt_ids", "output_ids")
+SEQUENCE_COLUMNS = ["exchange_id", "provider", "verdict", "prompt_ids", "output_ids"]
 
 
 def shard_batches(

@@ -83,7 +83,7 @@ def fill(home: Home) -> None:
     shard = {"provider": "Chutes", "dataset": "B3", "input_ids": [9, 1, 2, 3], "loss_mask": [0, 1, 1, 1]}
     publish(home, "raw_responses", "B3", RAW_RESPONSES, responses)
     publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, sequences)
-    publish(home, "token_sequences", "B1", TOKEN_SEQUENCES, [sequence("B1", 1, "exact", provider=None)])
+    publish(home, "token_sequences", "B1", TOKEN_SEQUENCES, [sequence("B1", 1, "exact", provider="local")])
     publish(
         home,
         "training_shards",
@@ -129,7 +129,7 @@ def test_the_queries_count_what_was_published(home: Home) -> None:
     assert verdicts["B3", "Chutes"]["exact"] == 1
     assert verdicts["B3", "Chutes"]["unverified"] == 1
     assert verdicts["B3", "Chutes"]["trusted_percent"] == 50.0
-    assert verdicts["B1", "own server"]["sequences"] == 1
+    assert verdicts["B1", "local"]["sequences"] == 1
     assert sum(row["spent_usd"] for row in answer(home, "spend")) == 1.0
     assert [(r["reason"], r["sequences"]) for r in answer(home, "reasons_of_distrust")] == [
         ("error", 1),

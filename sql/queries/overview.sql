@@ -4,8 +4,8 @@ WITH
     answered AS (
         SELECT
             dataset,
-            count(*) FILTER (outcome <> 'failed') AS answers,
-            count(*) FILTER (outcome = 'failed') AS failed,
+            count(*) FILTER (outcome = 'answered') AS answers,
+            count(*) FILTER (outcome <> 'answered') AS failed_attempts,
             sum(cost_usd) AS spent_usd
         FROM raw_responses
         GROUP BY dataset
@@ -30,7 +30,7 @@ SELECT
     dataset,
     prompts,
     answers,
-    failed,
+    failed_attempts,
     exact,
     consistent,
     unverified,

@@ -3,7 +3,7 @@ SELECT
     dataset,
     provider,
     responses,
-    failed,
+    failed_attempts,
     trusted,
     round(spent_usd, 4) AS spent_usd,
     trusted_tokens,

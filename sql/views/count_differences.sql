@@ -3,7 +3,7 @@
 CREATE VIEW count_differences AS
 SELECT
     dataset,
-    coalesce(provider, 'own server') AS provider,
+    coalesce(provider, 'not named') AS provider,
     coalesce(finish_reason, 'none') AS finish_reason,
     count_difference,
     verdict,

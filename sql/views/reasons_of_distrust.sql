@@ -2,7 +2,7 @@
 CREATE VIEW reasons_of_distrust AS
 SELECT dataset, provider, verdict, reason, count(*) AS sequences
 FROM (
-    SELECT dataset, coalesce(provider, 'own server') AS provider, verdict, unnest(reasons) AS reason
+    SELECT dataset, coalesce(provider, 'not named') AS provider, verdict, unnest(reasons) AS reason
     FROM token_sequences
     WHERE verdict NOT IN ('exact', 'consistent')
 )

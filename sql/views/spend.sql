@@ -2,9 +2,9 @@
 CREATE VIEW spend AS
 SELECT
     response.dataset,
-    coalesce(response.provider, if(response.outcome = 'local', 'own server', 'none')) AS provider,
+    coalesce(response.provider, 'not named') AS provider,
     count(*) AS responses,
-    count(*) FILTER (response.outcome = 'failed') AS failed,
+    count(*) FILTER (response.outcome <> 'answered') AS failed_attempts,
     count(*) FILTER (sequence.verdict IN ('exact', 'consistent')) AS trusted,
     coalesce(sum(response.cost_usd), 0) AS spent_usd,
     coalesce(sum(response.cost_usd) FILTER (sequence.verdict IN ('exact', 'consistent')), 0) AS spent_on_trusted_usd,

@@ -2,7 +2,7 @@
 CREATE VIEW verdicts AS
 SELECT
     dataset,
-    coalesce(provider, 'own server') AS provider,
+    coalesce(provider, 'not named') AS provider,
     verdict,
     verdict IN ('exact', 'consistent') AS trusted,
     count(*) AS sequences,
