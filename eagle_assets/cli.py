@@ -46,6 +46,42 @@ def main() -> None:
 
 
 @main.command()
+@click.argument(
+    "files", nargs=-1, required=True, metavar="IN...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where verdicts go."
+)
+@click.option(
+    "--calibration",
+    "calibration_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Use this calibration instead of learning one from the input.",
+)
+@click.option("--save-calibration", type=click.Path(dir_okay=False, path_type=Path), help="Keep what was learnt.")
+def reconstruct(
+    files: tuple[Path, ...], output: Path, calibration_file: Path | None, save_calibration: Path | None
+) -> None:
+    """Turn recorded exchanges back into token ids, with a verdict for each line, in order.
+
+    \b
+    IN holds a JSON object a line: exchange_id, model, provider, status, request, body (raw text of the response).
+    Examples:
+      eagle-assets reconstruct recorded.jsonl -o verdicts.jsonl
+      eagle-assets reconstruct monday.jsonl -o verdicts.jsonl --calibration last_week.json
+    """
+    from eagle_assets.reconstruction.command import reconstruct_files
+    from eagle_assets.reconstruction.files import CalibrationError
+
+    if output.resolve() in {file.resolve() for file in files}:
+        fail(f"{output} is an input too; choose another name for the verdicts")
+    try:
+        reconstruct_files(files, output, calibration_file, save_calibration)
+    except (CalibrationError, OSError) as error:
+        fail(str(error))
+
+
+@main.command()
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
 def query(name: str | None, as_json: bool) -> None:

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from eagle_assets.reconstruction.counting import COUNTINGS, Counting
-from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, Observation
+from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
 from eagle_assets.reconstruction.survivor import EDGES, Hypothesis, Survivor, weigh
 from eagle_assets.serving.convention import Edge
 
 RIVAL_MARGIN = 10.0
 """Nats: a rival is refuted when the responses are e**10 times less likely under it. One response weighs 2.5 nats
 by its count and 5 by its text, so that it takes several to settle anything."""
+
+# White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
+_TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -67,24 +70,42 @@ class GroupCalibration:
         return self.closed[has_calls] / counted if counted else 0.0
 
     def unmeasured_error(self, has_calls: bool) -> float:
-        """Error that as many closed counts cannot exclude (Jeffreys' prior, nothing against)."""
-        return Rate(0, self.closed[has_calls]).estimate
+        """Error that as many closed counts cannot exclude (Jeffreys' prior, nothing against).
+
+        A few closed counts of responses with calls are enough for the others to speak for them too.
+        """
+        speaks_for_all = self.closed[1] >= 3 if has_calls else True
+        return Rate(0, sum(self.closed) if speaks_for_all else self.closed[has_calls]).estimate
 
     def loss_errors(self, edges: Mapping[Edge, EdgeView]) -> dict[Edge, float]:
         """For each edge, the probability that white space was lost there without a change of the count."""
         errors = {}
         for edge, view in edges.items():
             if edge in self.losses:
-                rates = zip(self.losses[edge], view.with_lost, strict=True)
-                errors[edge] = sum(rate.estimate for rate, change in rates if change == 0)
+                rates = self.losses[edge]
+                if edge.startswith("arguments"):
+                    # A blank beside a brace never shows in the count; what shows of other white space speaks for it.
+                    rates = (Rate(sum(r.lost for r in rates), sum(r.measured for r in rates)),) * len(rates)
+                errors[edge] = max(
+                    (r.estimate for r, c in zip(rates, view.with_lost, strict=True) if c == 0), default=0
+                )
         return errors
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Groups by (model, provider, streamed), and by ("", provider, streamed) for all models of a provider."""
+    """Groups by (model, provider, streamed), and by ("", provider, streamed) for all models of a provider.
+
+    `index_shifts` is how often the model numbers its calls otherwise than a renumbering server would, by IndexRisk,
+    measured where providers keep its ids.
+    """
 
     groups: Mapping[tuple[str, str, bool], GroupCalibration] = field(default_factory=dict)
+    index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
+
+    def index_error(self, calls_in_history: int, calls: int) -> float:
+        """Probability that calls of an answer were numbered otherwise than a renumbering server shows them."""
+        return self.index_shifts.get(index_risk(calls_in_history, calls), Rate()).estimate
 
     def of(self, model: str, provider: str | None, streamed: bool) -> GroupCalibration | None:
         """The group that speaks for a response: its model's own if that has enough to say, else the provider's."""
@@ -103,7 +124,21 @@ def calibrate_observations(observations: Iterable[Observation]) -> Calibration:
     for observation in observations:
         grouped[observation.model, observation.provider, observation.streamed].append(observation)
         grouped["", observation.provider, observation.streamed].append(observation)
-    return Calibration({key: calibrate_group(*key, members) for key, members in grouped.items()})
+    groups = {key: calibrate_group(*key, members) for key, members in grouped.items()}
+    return Calibration(groups, _index_shifts(groups, grouped))
+
+
+def _index_shifts(
+    groups: Mapping[tuple[str, str, bool], GroupCalibration],
+    grouped: Mapping[tuple[str, str, bool], Sequence[Observation]],
+) -> dict[IndexRisk, Rate]:
+    shifted: dict[IndexRisk, list[bool]] = defaultdict(list)
+    for key, members in grouped.items():
+        if key[0] and groups["", key[1], key[2]].tool_ids_kept:
+            for observation in members:
+                if observation.index_shifted is not None:
+                    shifted[observation.index_risk].append(observation.index_shifted)
+    return {risk: Rate(sum(found), len(found)) for risk, found in shifted.items()}
 
 
 def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence[Observation]) -> GroupCalibration:
@@ -120,7 +155,7 @@ def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence
         counted=_by_calls(members),
         closed=_by_calls(closing),
         kept=kept,
-        losses={edge: _losses(edge, members, best) for edge in EDGES if edge not in kept},
+        losses={edge: _losses(edge, members, best) for edge in _TEXT_EDGES if edge not in kept},
         tool_ids_kept=any(o.index_shifted for o in members),
     )
 

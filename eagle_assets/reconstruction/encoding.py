@@ -12,10 +12,13 @@ from eagle_assets.targets.vocabulary import Vocabulary
 
 
 class EncodedTexts:
-    """Texts of a batch with their canonical ids. Raises KeyError for a text that is not in the batch."""
+    """Texts of a batch with their canonical ids. The empty text is in every batch.
+
+    Raises KeyError for a text that is not in the batch.
+    """
 
     def __init__(self, vocabulary: Vocabulary, texts: Iterable[str]) -> None:
-        self._row = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+        self._row = {text: i for i, text in enumerate(dict.fromkeys(("", *texts)))}
         self._batch = vocabulary.encode_batch([encodable(text) for text in self._row])
         self._lengths = np.diff(self._batch.offsets).tolist()
 

@@ -47,10 +47,11 @@ def field_frames(deltas: Sequence[Delta], field: str, shown: str, inverted: str)
     return FieldFrames(tuple(pieces))
 
 
-def one_token_deltas(frames: FieldFrames, vocabulary: Vocabulary) -> tuple[Ids | None, bool]:
+def one_token_deltas(frames: FieldFrames, canonical: Ids, vocabulary: Vocabulary) -> tuple[Ids | None, bool]:
     """The ids when every delta is the end of a step of one token, and whether these are the only ones possible.
 
-    None where no such ids exist. The caller has checked that there are as many tokens as deltas.
+    Where several are, the canonical ones are taken if they are among them, else none. None too where no such ids
+    exist. The caller has checked that there are as many tokens as deltas.
     """
     text = frames.text
     held_back = _Holding(frames, vocabulary).ends_beyond
@@ -71,7 +72,10 @@ def one_token_deltas(frames: FieldFrames, vocabulary: Vocabulary) -> tuple[Ids |
             return None, False
         reached = following
     ways, ids = reached[len(text)]
-    return ids, ways == 1
+    if ways == 1:
+        return ids, True
+    fits = len(canonical) == len(ends) and agreement(frames, canonical, vocabulary)
+    return (canonical if fits else None), False
 
 
 class _Holding:

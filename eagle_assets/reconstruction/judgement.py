@@ -24,17 +24,33 @@ from eagle_assets.reconstruction.observation import edge_views, texts_to_count
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction, Verdict
+from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Ids, Output, join_output
 
-MAX_RESIDUAL_ERROR = 0.05
-"""Probability of wrong ids behind a closed count, from which a response is not trusted."""
+MAX_ERROR_OF_A_RESPONSE = 0.2
+"""Probability of wrong ids behind a closed count, above which a response is not trusted. What the trusted ones of a
+dataset may add up to on average is the user's `max_residual_error`, which a blocking check enforces."""
+
+MAX_UNMEASURED_ERROR = 0.05
+"""Error that a group has too few closed counts to exclude, above which it settles nothing."""
 
 MIN_CLOSING_SHARE = 0.5
 """Share of a group's counts that must close before a closed count in it is evidence."""
 
 _UNPROVABLE = frozenset(
-    ("bad_frame", "several_choices", "reasoning_fields_differ", "transport_error", "args_missing", "args_doubled")
+    (
+        "bad_frame",
+        "several_choices",
+        "reasoning_fields_differ",
+        "transport_error",
+        "args_missing",
+        "args_doubled",
+        "args_escaped",
+        "args_reserialised",
+        "cut_at_marker",
+    )
 )
+"""Notes and suppositions under which a closed count is no proof: another explanation would close it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,7 @@ def judge(
     """The verdict on a reading. Never raises for what a server sent."""
     if reading.unusable or reading.situation is None:
         return _said(reading, "unusable", None, prompt_ids, reading.unusable, {})
-    return _Case(reading, _group_of(reading, calibration), texts, prompt_ids).verdict()
+    return _Case(reading, calibration, texts, prompt_ids).verdict()
 
 
 def _said(
@@ -128,13 +144,14 @@ class _Case:
     """One usable response on trial."""
 
     def __init__(
-        self, reading: Reading, group: GroupCalibration | None, texts: EncodedTexts, prompt_ids: list[int] | None
+        self, reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt_ids: list[int] | None
     ) -> None:
         assert reading.situation is not None
+        self.index_error = calibration.index_error(reading.situation.calls_in_history, len(reading.response.tool_calls))
         self.reading = reading
         self.situation = reading.situation
         self.response = reading.response
-        self.group = group
+        self.group = _group_of(reading, calibration)
         self.texts = texts
         self.prompt_ids = prompt_ids
         self.markers = self.situation.target.markers
@@ -281,7 +298,10 @@ class _Case:
             doubts.append(unsettled)
         if len(rivals) > 1:
             doubts.append(self._rivalry(best))
-        doubts += [note for note in (*layout_notes(self.reading), *self._text_notes()) if note != "finish_length"]
+        doubts += self._text_notes()
+        # Providers that are known to tell reasoning from content can be believed where there is none.
+        believed = {"finish_length"} if unsettled else {"finish_length", "think_position_unknown"}
+        doubts += [note for note in layout_notes(self.reading) if note not in believed]
         doubts += [note for note in (*self.response.notes, *best.codes) if note in _UNPROVABLE]
         if self.group is not None and unsettled is None:
             doubts += self._residual_doubts(best, self.group)
@@ -303,23 +323,25 @@ class _Case:
         if self.group.closing_share(has_calls) < MIN_CLOSING_SHARE:
             closed, counted = self.group.closed[has_calls], self.group.counted[has_calls]
             return f"provider_uncalibrated: {closed} of {counted} counts close"
-        if self.group.unmeasured_error(has_calls) > MAX_RESIDUAL_ERROR:
+        if self.group.unmeasured_error(has_calls) > MAX_UNMEASURED_ERROR:
             return f"provider_uncalibrated: only {self.group.closed[has_calls]} closed counts"
         return None
 
     def _residual_doubts(self, best: Inversion, group: GroupCalibration) -> list[str]:
         doubts = []
+        errors: dict[str, float] = {}
+        for edge, error in self._loss_errors(group).items():
+            errors[f"white_space_may_be_lost: {edge.replace('_', ' ')}"] = error
         if self.response.tool_calls and not group.tool_ids_kept:
-            risky = self.situation.calls_in_history > 0 or len(self.response.tool_calls) > 1
-            if risky:
-                doubts.append("tool_index_unproven")
-        errors = group.loss_errors(edge_views(self.reading, layouts(self.reading)[0], self.texts))
+            errors["tool_index_unproven"] = self.index_error
         total = sum(errors.values())
         self.evidence["residual_error"] = round(total + group.unmeasured_error(bool(self.response.tool_calls)), 4)
-        if total > MAX_RESIDUAL_ERROR:
-            worst = max(errors, key=lambda edge: errors[edge]).replace("_", " ")
-            doubts.append(f"white_space_may_be_lost: {worst}")
+        if total > MAX_ERROR_OF_A_RESPONSE:
+            doubts.append(max(errors, key=lambda cause: errors[cause]))
         return doubts
+
+    def _loss_errors(self, group: GroupCalibration) -> dict[Edge, float]:
+        return group.loss_errors(edge_views(self.reading, layouts(self.reading)[0], self.texts))
 
     def _by_frames(self, closing: Sequence[Inversion]) -> Reconstruction | None:
         """What the frames of a stream decide; None where they decide nothing."""
@@ -359,8 +381,9 @@ class _Case:
             return None
         segments: dict[str, Ids] = {}
         unique = True
+        texts = {"reasoning": inversion.output.reasoning or "", "content": inversion.output.content}
         for field, frames in fields.items():
-            ids, only = one_token_deltas(frames, self.vocabulary)
+            ids, only = one_token_deltas(frames, self.texts.ids(texts[field]), self.vocabulary)
             if ids is None:
                 return None
             segments[field] = ids
@@ -384,8 +407,7 @@ class _Case:
         return self._say("exact" if whole else "consistent", inversion, ["one_token_deltas"], output_ids=ids)
 
     def _no_loss_possible(self) -> bool:
-        assert self.group is not None
-        return not any(self.group.loss_errors(edge_views(self.reading, layouts(self.reading)[0], self.texts)).values())
+        return self.group is not None and not any(self._loss_errors(self.group).values())
 
     def _against_walls(self, closing: Sequence[Inversion]) -> Reconstruction | None:
         """Whether the deltas' ends contradict the canonical ids; then the ids between the walls, if these close."""

@@ -34,7 +34,10 @@ def layouts(reading: Reading) -> list[Layout]:
     found = _with_markers_as_tokens(response, situation)
     plain = _plain(response, situation)
     if response.finish_reason == "length":
-        return [*(Layout(o, plain.codes) for o in _cut(plain.output)), *found]
+        open_end, *at_markers = _cut(plain.output)
+        # One token more may as well be white space or part of a character that the server left out.
+        codes = (*plain.codes, "cut_at_marker")
+        return [Layout(open_end, plain.codes), *(Layout(output, codes) for output in at_markers), *found]
     return [plain, *found]
 
 

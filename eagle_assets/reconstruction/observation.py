@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.encoding import EncodedTexts
@@ -20,6 +21,14 @@ LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
 _CONTEXT = 48  # characters beside an edge: pre-tokens are local, so this decides how the edge tokenises
+
+
+IndexRisk = Literal["single", "parallel", "history"]
+
+
+def index_risk(calls_in_history: int, calls: int) -> IndexRisk:
+    """What makes a model miscount its calls: earlier ones in the history, or several at once."""
+    return "history" if calls_in_history else "parallel" if calls > 1 else "single"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class Observation:
     edges: Mapping[Edge, EdgeView]
     respaced: int | None
     index_shifted: bool | None
+    index_risk: IndexRisk
     prompt_offset: int | None
 
 
@@ -78,6 +88,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_lengt
         edges=edge_views(reading, primary, texts),
         respaced=None if respaced is None else texts.length(respaced) - texts.length(output),
         index_shifted=_index_shifted(reading),
+        index_risk=index_risk(situation.calls_in_history, len(output.calls)),
         prompt_offset=prompt_tokens - prompt_length if prompt_tokens and prompt_length else None,
     )
 

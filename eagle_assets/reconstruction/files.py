@@ -1,0 +1,74 @@
+"""Files of exchanges in, files of verdicts out, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_json
+from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, Rate
+from eagle_assets.reconstruction.observation import IndexRisk
+from eagle_assets.reconstruction.verdict import Reconstruction
+
+
+class CalibrationError(ValueError):
+    """A file is no calibration; one sentence that says which and why."""
+
+
+class _CalibrationFile(msgspec.Struct):
+    groups: tuple[GroupCalibration, ...]
+    index_shifts: dict[IndexRisk, Rate]
+
+
+def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
+    """The exchange of each line of the files, in order; blank lines are none.
+
+    A malformed line is an exchange without an answer, named after its place. `on_bytes` is told how much was read.
+    """
+    for path in paths:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if on_bytes is not None:
+                    on_bytes(len(line))
+                if line.strip():
+                    yield exchange_of_line(line, f"{path.name}:{number}")
+
+
+def exchange_of_line(line: bytes, place: str) -> Exchange:
+    """The exchange that a line holds; what is malformed becomes one that failed in transport, with the reason."""
+    document: Any = None
+    try:
+        document = parse_json(line)
+        if not isinstance(document, dict):
+            raise ValueError("it is no JSON object")
+        return exchange_of(document)
+    except ValueError as error:
+        exchange_id = as_text(as_dict(document).get("exchange_id")) or place
+        return Exchange(exchange_id, "", None, None, {}, b"", transport_error=f"malformed line {place}: {error}")
+
+
+def write_verdicts(reconstructions: Iterable[Reconstruction], out: IO[bytes]) -> Iterator[Reconstruction]:
+    """Write a line for each reconstruction as it comes by."""
+    encoder = msgspec.json.Encoder()
+    for reconstruction in reconstructions:
+        out.write(encoder.encode(reconstruction.to_dict()) + b"\n")
+        yield reconstruction
+
+
+def write_calibration(calibration: Calibration, path: Path) -> None:
+    """Keep a calibration as JSON, for `read_calibration`."""
+    file = _CalibrationFile(tuple(calibration.groups.values()), dict(calibration.index_shifts))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+
+
+def read_calibration(path: Path) -> Calibration:
+    """A calibration that was kept; raises CalibrationError."""
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=_CalibrationFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise CalibrationError(f"{path} is no calibration file: {error}") from None
+    return Calibration({(g.model, g.provider, g.streamed): g for g in file.groups}, file.index_shifts)

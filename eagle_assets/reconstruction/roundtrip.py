@@ -1,0 +1,90 @@
+"""The forward check: ids of a verdict, served again, must give what was received.
+
+It does not repeat how the ids were found: it runs the serving convention that the evidence names on them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eagle_assets.openrouter.wire import ReceivedCall
+from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.given_ids import agrees_with_message
+from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.survivor import Hypothesis
+from eagle_assets.serving.convention import Convention
+from eagle_assets.serving.output import NotInGrammar
+from eagle_assets.serving.served import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Roundtrip:
+    """`text_agrees`: reasoning, content and calls came out as received. `count_gap`: the server's `completion_tokens`
+    minus what the convention counts; None where the server gave no count."""
+
+    text_agrees: bool
+    count_gap: int | None
+
+
+def hypotheses_by_name(calibration: Calibration) -> dict[str, Hypothesis]:
+    """Every convention that survived for some provider."""
+    return {s.hypothesis.name: s.hypothesis for group in calibration.groups.values() for s in group.survivors}
+
+
+def serve_again(
+    reading: Reading, ids: Sequence[int], convention: str | None, hypotheses: Mapping[str, Hypothesis]
+) -> Roundtrip:
+    """Serve `ids` in the reading's situation under the convention of this name.
+
+    Without a name the ids are the server's own: then they are only held against the message, whose texts the server
+    may have trimmed.
+    """
+    counted = reading.completion_tokens
+    if convention is None:
+        return Roundtrip(agrees_with_message(ids, reading), None if counted is None else counted - len(ids))
+    hypothesis = hypotheses.get(convention)
+    if hypothesis is None or reading.situation is None:
+        return Roundtrip(False, None)
+    try:
+        served = _convention(hypothesis).render(ids, reading.situation)
+    except NotInGrammar:
+        return Roundtrip(False, None)
+    response, message = reading.response, served.message
+    shown = (response.reasoning or "", response.content or "")
+    if not reading.situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
+        shown = ("", "".join(shown))
+    agrees = (message.reasoning or "", message.content or "") == shown and _same_calls(
+        message.tool_calls, response.tool_calls
+    )
+    return Roundtrip(agrees, None if counted is None else counted - served.completion_tokens)
+
+
+def _convention(hypothesis: Hypothesis) -> Convention:
+    return Convention(
+        name=hypothesis.name,
+        blanks=hypothesis.inserted,
+        arguments="compact" if hypothesis.rewrites_arguments else "kept",
+        tool_ids="bare",
+        think_generated=hypothesis.counting.think_generated,
+        stop_counted=hypothesis.counting.stop_counted,
+        section_end_counted=not hypothesis.counting.section_end_open,
+    )
+
+
+def _same_calls(served: Sequence[ToolCall], received: Sequence[ReceivedCall]) -> bool:
+    """The same functions with the same arguments; a call's id is the server's own in most conventions."""
+    return len(served) == len(received) and all(
+        ours.name == theirs.name and _same_arguments(ours.arguments, theirs.arguments)
+        for ours, theirs in zip(served, received, strict=True)
+    )
+
+
+def _same_arguments(ours: str, theirs: str | None) -> bool:
+    if theirs is None or ours.strip() == theirs.strip():
+        return theirs is not None or not ours.strip()
+    try:
+        return json.loads(ours) == json.loads(theirs)
+    except (ValueError, RecursionError):
+        return False
