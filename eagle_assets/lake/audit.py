@@ -110,7 +110,7 @@ class Published(msgspec.Struct, frozen=True):
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows at once; for stages that fit into memory."""
-        return pa.concat_tables([pq.read_table(path, columns=columns) for path in self.paths])
+        return pa.concat_tables([pq.read_table(path, columns=columns and list(columns)) for path in self.paths])
 
     def rows(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         for batch in self.batches(columns):

@@ -65,6 +65,7 @@ def _convention(hypothesis: Hypothesis) -> Convention:
     return Convention(
         name=hypothesis.name,
         blanks=hypothesis.inserted,
+        blank_content_is_null="content_end" in hypothesis.inserted,  # servers do not send nothing but their own blanks
         arguments="compact" if hypothesis.rewrites_arguments else "kept",
         tool_ids="bare",
         think_generated=hypothesis.counting.think_generated,

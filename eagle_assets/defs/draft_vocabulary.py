@@ -1,0 +1,54 @@
+"""`draft_vocabulary`: the ids that a drafter can propose."""
+
+import dagster as dg
+
+from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.resources import Project
+from eagle_assets.lake.audit import require_all
+from eagle_assets.lake.version import new_version
+
+
+@dg.asset(
+    deps=[dg.AssetDep("training_shards", partition_mapping=dg.AllPartitionMapping())],
+    group_name="training",
+    kinds={"numpy", "parquet"},
+    tags={"stage": "draft_vocabulary"},
+    check_specs=blocking_checks(
+        "draft_vocabulary",
+        {"mapping_is_consistent": "`d2t` and `t2d` name the same ids: all markers and the most frequent ones."},
+    ),
+)
+def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Events:
+    """Token frequencies over the shards of all datasets, and the draft vocabulary: `d2t`, `t2d`.
+
+    Counts every dataset whose shards have a good and current audit; the others do not take part, and are named.
+    """
+    import numpy as np
+
+    from eagle_assets.targets.kimi import target_named
+    from eagle_assets.training.draft_vocabulary import (
+        NothingToCount,
+        choose_draft_vocabulary,
+        count_generated_tokens,
+        mapping_is_consistent,
+        write_draft_vocabulary,
+    )
+
+    target = target_named(project.configuration.target)
+    with (
+        refusals(NothingToCount),
+        new_version(project.home, "draft_vocabulary", None, context.run.run_id) as version,
+    ):
+        shards, closed = require_all(project.home, "training_shards", DATASETS.get_partition_keys())
+        batches = (batch for published in shards for batch in published.batches(["input_ids", "loss_mask"]))
+        counts = count_generated_tokens(batches, target.vocabulary.size)
+        d2t, t2d, frequencies = write_draft_vocabulary(
+            choose_draft_vocabulary(counts, target.markers), counts, version.folder
+        )
+        version.add(d2t, t2d, frequencies)
+        check = mapping_is_consistent(np.load(d2t), np.load(t2d), counts, target.markers)
+        audit = version.audit(
+            [check], inputs=shards, counts={"datasets": len(shards)}, vocabulary=target.vocabulary.sha256
+        )
+        yield from events_of(audit, {"left out": "; ".join(closed) or "no dataset"})

@@ -1,0 +1,86 @@
+"""From the lake's audits to Dagster's events. The gate itself is in the data; Dagster shows it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+import msgspec
+
+from eagle_assets.configuration import ConfigurationError
+from eagle_assets.lake.audit import Audit, Check, GateClosed, called
+
+Events = Iterator[dg.AssetCheckResult | dg.MaterializeResult]
+
+
+def blocking_checks(
+    asset: str, descriptions: Mapping[str, str], partitions: dg.PartitionsDefinition | None = None
+) -> Sequence[dg.AssetCheckSpec]:
+    """The checks of an asset, by name; each is blocking and has the partitions of its asset."""
+    with warnings.catch_warnings():  # checks with partitions are a preview; the gate does not depend on them
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return [
+            dg.AssetCheckSpec(name, asset=asset, description=description, blocking=True, partitions_def=partitions)
+            for name, description in descriptions.items()
+        ]
+
+
+def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None) -> Events:
+    """The results of an audit's checks, and the materialisation if it was published; else dagster's Failure.
+
+    Check results come with the materialisation, because Dagster takes earlier ones for stale; where there is none
+    they come alone, so that bad data is never recorded as materialised.
+    """
+    results = [_result(check) for check in audit.checks]
+    if not audit.passed:
+        yield from results
+        failures = "; ".join(f"{check.name}: {check.sentence}" for check in audit.failed_checks)
+        raise dg.Failure(
+            f"{called(audit.stage, audit.dataset)} was not published. {failures}",
+            metadata={"failed_checks": ", ".join(check.name for check in audit.failed_checks)},
+            allow_retries=False,
+        )
+    yield dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": audit.rows,
+            **{name: _plain(number) for name, number in audit.counts.items()},
+            "audit": dg.MetadataValue.json(msgspec.to_builtins(audit)),
+            **(metadata or {}),
+        },
+        check_results=results,
+        data_version=dg.DataVersion(audit.identity),
+    )
+
+
+@contextmanager
+def refusals(*mistakes: type[Exception]) -> Iterator[None]:
+    """What the user can mend, and closed gates, become one sentence on the run page and are not tried again."""
+    expected: tuple[type[Exception], ...] = (GateClosed, ConfigurationError, *mistakes)
+    try:
+        yield
+    except expected as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+
+
+def _result(check: Check) -> dg.AssetCheckResult:
+    metadata: dict[str, Any] = {name: _plain(number) for name, number in check.numbers.items()}
+    if check.worst:
+        metadata["worst offenders"] = _table(check.worst)
+    return dg.AssetCheckResult(
+        check_name=check.name,
+        passed=check.passed,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=check.sentence,
+        metadata=metadata,
+    )
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
+    return dg.MetadataValue.table([dg.TableRecord({k: str(v) for k, v in row.items()}) for row in rows])
+
+
+def _plain(number: float) -> int | float:
+    return int(number) if float(number).is_integer() else number

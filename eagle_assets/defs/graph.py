@@ -1,0 +1,36 @@
+"""All assets of the lineage, with what they need to run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import dagster as dg
+
+from eagle_assets.defs.draft_vocabulary import draft_vocabulary
+from eagle_assets.defs.prompts import prompts
+from eagle_assets.defs.provider_calibration import provider_calibration
+from eagle_assets.defs.raw_responses import raw_responses
+from eagle_assets.defs.resources import Project
+from eagle_assets.defs.run_statistics import run_statistics
+from eagle_assets.defs.token_sequences import token_sequences
+from eagle_assets.defs.tokenizer_report import tokenizer_report
+from eagle_assets.defs.training_shards import training_shards
+
+
+@cache
+def the_definitions() -> dg.Definitions:
+    """Steps run in the process of their run: a step of its own process would cost 1.5 s to start."""
+    return dg.Definitions(
+        assets=[
+            tokenizer_report,
+            provider_calibration,
+            prompts,
+            raw_responses,
+            token_sequences,
+            training_shards,
+            draft_vocabulary,
+            run_statistics,
+        ],
+        resources={"project": Project()},
+        executor=dg.in_process_executor,
+    )

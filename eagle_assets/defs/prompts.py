@@ -1,0 +1,177 @@
+"""`prompts`: what will be asked, in ids, and what it can cost at worst."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import msgspec
+
+from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset
+from eagle_assets.defs.columns import column_schema
+from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.provider_calibration import published_endpoints
+from eagle_assets.defs.resources import Project
+from eagle_assets.lake.audit import Check, Published, require
+from eagle_assets.lake.schemas import PROMPTS
+from eagle_assets.lake.version import NewVersion, new_version
+
+if TYPE_CHECKING:
+    from eagle_assets.openrouter.endpoints import Price
+    from eagle_assets.targets.target import Target
+
+WORST = 10
+
+
+@dg.asset(
+    partitions_def=DATASETS,
+    deps=["tokenizer_report", "provider_calibration"],
+    group_name="collection",
+    kinds={"parquet"},
+    tags={"stage": "prompts"},
+    metadata={"dagster/column_schema": column_schema(PROMPTS)},
+    check_specs=blocking_checks(
+        "prompts",
+        {
+            "prompts_are_valid": "Every row can be sent as a request and rendered to the target model's prompt ids.",
+            "dataset_fits_budget": "The worst case of all requests, at the dearest allowed price, is within the cap.",
+        },
+        DATASETS,
+    ),
+)
+def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
+    """The requests of a dataset as they are sent, with prompt ids, their number and the worst-case cost.
+
+    For local datasets, the prompts that the server's answers belong to; they cost nothing.
+    """
+    from eagle_assets.targets.kimi import target_named
+
+    name, configuration = context.partition_key, project.configuration
+    dataset = project.dataset(name)
+    target = target_named(configuration.target)
+    with refusals(), new_version(project.home, "prompts", name, context.run.run_id) as version:
+        inputs = [require(project.home, "tokenizer_report")]
+        problems: list[dict[str, Any]] = []
+        if isinstance(dataset, LocalDataset):
+            rows = local_rows(dataset, name, target, problems)
+        else:
+            inputs.append(require(project.home, "provider_calibration"))
+            rows = request_rows(dataset, name, configuration, target, _dearest(inputs[-1], configuration), problems)
+        version.write_rows("part.parquet", PROMPTS, rows)
+        checks, counts = _audit(version, dataset, configuration, problems)
+        audit = version.audit(checks, inputs, counts, identity=content_of(version), vocabulary=target.vocabulary.sha256)
+        yield from events_of(audit)
+
+
+def request_rows(
+    dataset: OpenRouterDataset,
+    name: str,
+    configuration: Configuration,
+    target: "Target",
+    price: "Price",
+    problems: list[dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """Rows of a prompts file; what cannot be used goes to `problems`, as prompt and reason."""
+    from eagle_assets.openrouter.endpoints import worst_case_usd
+    from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts
+    from eagle_assets.targets.prompt import PromptError, prompt_ids
+
+    try:
+        asked = read_prompts(dataset.prompts)
+    except PromptsError as error:
+        problems.append({"problem": str(error)})
+        return
+    for prompt in asked:
+        request = build_request(prompt, dataset, configuration)
+        try:
+            ids = prompt_ids(target, request)
+        except PromptError as error:
+            problems.append({"prompt_id": prompt.prompt_id, "problem": f"line {prompt.line}: {error}"})
+            continue
+        yield {
+            "prompt_id": prompt.prompt_id,
+            "dataset": name,
+            "request": msgspec.json.encode(request).decode(),
+            "prompt_ids": ids,
+            "prompt_tokens": len(ids),
+            "max_tokens": request["max_tokens"],
+            "worst_case_usd": worst_case_usd(len(ids), request["max_tokens"], price),
+        }
+
+
+def local_rows(
+    dataset: LocalDataset, name: str, target: "Target", problems: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The prompts of a file of local responses; what cannot be used goes to `problems`."""
+    from eagle_assets.reconstruction.local import LocalResponsesError, read_local_responses
+
+    try:
+        for row, _ in read_local_responses(dataset.responses, target.vocabulary):
+            yield {
+                "prompt_id": row.prompt_id,
+                "dataset": name,
+                "request": "{}",
+                "prompt_ids": row.prompt_ids,
+                "prompt_tokens": len(row.prompt_ids),
+                "worst_case_usd": 0.0,
+            }
+    except LocalResponsesError as error:
+        problems.append({"problem": str(error)})
+
+
+def content_of(version: NewVersion) -> str:
+    """What answers depend on: prices may change without making them stale."""
+    digest = hashlib.sha256()
+    for row in version.rows("part.parquet", ["prompt_id", "request", "prompt_ids"]):
+        digest.update(msgspec.json.encode(row))
+    return digest.hexdigest()
+
+
+def prompts_are_valid(valid: int, problems: list[dict[str, Any]]) -> Check:
+    first = f"; the first: {problems[0]['problem']}" if problems else ""
+    return Check(
+        "prompts_are_valid",
+        not problems,
+        f"{len(problems)} problems beside {valid} good prompts{first}" if problems else f"all {valid} prompts are good",
+        {"good": valid, "bad": len(problems)},
+        tuple(problems[:WORST]),
+    )
+
+
+def dataset_fits_budget(worst_usd: float, cap_usd: float, rows: Iterable[dict[str, Any]]) -> Check:
+    dearest = sorted(rows, key=lambda row: row["worst_case_usd"], reverse=True)[:WORST]
+    fits = worst_usd <= cap_usd
+    return Check(
+        "dataset_fits_budget",
+        fits,
+        f"at worst ${worst_usd:.4f} of ${cap_usd:.2f}"
+        if fits
+        else f"at worst ${worst_usd:.4f}, and the cap is ${cap_usd:.2f}: lower max_tokens, take fewer prompts, or "
+        "raise budget_usd in the datasets file",
+        {"worst_case_usd": worst_usd, "cap_usd": cap_usd},
+        () if fits else tuple(dearest),
+    )
+
+
+def _audit(
+    version: NewVersion,
+    dataset: OpenRouterDataset | LocalDataset,
+    configuration: Configuration,
+    problems: list[dict[str, Any]],
+) -> tuple[list[Check], dict[str, float]]:
+    rows = list(version.rows("part.parquet", ["prompt_id", "prompt_tokens", "max_tokens", "worst_case_usd"]))
+    worst_usd = sum(row["worst_case_usd"] for row in rows)
+    own_cap = dataset.budget_usd if isinstance(dataset, OpenRouterDataset) else None
+    checks = [
+        prompts_are_valid(len(rows), problems),
+        dataset_fits_budget(worst_usd, own_cap or configuration.budget_usd, rows),
+    ]
+    return checks, {"prompt_tokens": sum(row["prompt_tokens"] for row in rows), "worst_case_usd": worst_usd}
+
+
+def _dearest(calibration: Published, configuration: Configuration) -> "Price":
+    from eagle_assets.openrouter.endpoints import allowed_endpoints, dearest_price, default_price
+
+    allowed = allowed_endpoints(published_endpoints(calibration), configuration.routing)
+    return dearest_price(allowed) or default_price(configuration.routing)

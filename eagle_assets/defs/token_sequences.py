@@ -1,0 +1,87 @@
+"""`token_sequences`: ids, a verdict, and the evidence for each exchange."""
+
+from functools import lru_cache
+
+import dagster as dg
+
+from eagle_assets.configuration import LocalDataset
+from eagle_assets.defs.columns import column_schema
+from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.resources import Project
+from eagle_assets.lake.audit import Input, Published, require, require_all
+from eagle_assets.lake.home import Home
+from eagle_assets.lake.schemas import TOKEN_SEQUENCES
+from eagle_assets.lake.version import NewVersion, new_version
+from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.local import sequence_row
+from eagle_assets.reconstruction.sequence_checks import (
+    Examined,
+    check_sequences,
+    counts_of,
+    examine_bought,
+    examine_local,
+)
+from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
+from eagle_assets.targets.kimi import target_named
+
+
+@dg.asset(
+    partitions_def=DATASETS,
+    deps=["raw_responses"],
+    group_name="reconstruction",
+    kinds={"parquet"},
+    tags={"stage": "token_sequences"},
+    metadata={"dagster/column_schema": column_schema(TOKEN_SEQUENCES)},
+    check_specs=blocking_checks(
+        "token_sequences",
+        {
+            "roundtrip_is_exact": "Every trusted sequence, served again under its convention, gives what was received.",
+            "counts_close": "Every trusted sequence has the length that the server counted.",
+            "contradictions_below_threshold": "The known conventions explain most of the answers.",
+            "residual_error_below_limit": "The error that the evidence leaves open is within `max_residual_error`.",
+        },
+        DATASETS,
+    ),
+)
+def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Events:
+    """A row for each exchange: output ids, prompt ids, verdict, reasons, evidence and rival candidates.
+
+    The conventions of the providers are learnt from the responses of all bought datasets. Ids that the team's own
+    server gave are `exact` and never encoded again.
+    """
+    name = context.partition_key
+    with refusals(), new_version(project.home, "token_sequences", name, context.run.run_id) as version:
+        responses = require(project.home, "raw_responses", name)
+        if isinstance(project.dataset(name), LocalDataset):
+            examined, learnt_from = _local(project, responses, version)
+        else:
+            examined, learnt_from = _bought(project, responses, version)
+        audit = version.audit(
+            check_sequences(examined, project.configuration.max_residual_error),
+            [responses],
+            counts_of(examined),
+            vocabulary=responses.audit.vocabulary,
+        )
+        yield from events_of(audit, {"calibrated on": learnt_from})
+
+
+def _local(project: Project, responses: Published, version: NewVersion) -> tuple[list[Examined], str]:
+    target = target_named(project.configuration.target)
+    version.write_rows("part.parquet", TOKEN_SEQUENCES, (sequence_row(row, target) for row in responses.rows()))
+    return list(examine_local(version.rows("part.parquet"), responses.rows(), target)), "nothing: the ids are given"
+
+
+def _bought(project: Project, responses: Published, version: NewVersion) -> tuple[list[Examined], str]:
+    bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
+    calibration = _calibration(project.home, tuple(published.as_input for published in bought))
+    version.write_rows("part.parquet", TOKEN_SEQUENCES, sequence_rows(responses.rows(), calibration))
+    examined = examine_bought(version.rows("part.parquet"), responses.rows(), calibration)
+    return list(examined), ", ".join(str(published.audit.dataset) for published in bought)
+
+
+@lru_cache(maxsize=1)
+def _calibration(home: Home, learnt_from: tuple[Input, ...]) -> Calibration:
+    """Kept, because the datasets of a run follow each other and learn from the same responses."""
+    versions = (require(home, version.stage, version.dataset) for version in learnt_from)
+    return calibrate_rows(row for published in versions for row in published.rows())

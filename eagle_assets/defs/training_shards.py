@@ -1,0 +1,66 @@
+"""`training_shards`: what the trainers read."""
+
+from collections import Counter
+
+import dagster as dg
+
+from eagle_assets.defs.columns import column_schema
+from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.resources import Project
+from eagle_assets.lake.audit import require
+from eagle_assets.lake.schemas import TRAINING_SHARDS
+from eagle_assets.lake.version import new_version
+
+
+@dg.asset(
+    partitions_def=DATASETS,
+    deps=["token_sequences"],
+    group_name="training",
+    kinds={"parquet"},
+    tags={"stage": "training_shards"},
+    metadata={"dagster/column_schema": column_schema(TRAINING_SHARDS)},
+    check_specs=blocking_checks(
+        "training_shards",
+        {
+            "shards_hold_only_trusted_ids": "Each row is one trusted sequence of the dataset, id for id.",
+            "masks_cover_generated_tokens": "Each mask is 1 over exactly what was generated, and 0 over the prompt.",
+        },
+        DATASETS,
+    ),
+)
+def training_shards(context: dg.AssetExecutionContext, project: Project) -> Events:
+    """One row for each trusted sequence: `input_ids` and `loss_mask`, with where it came from.
+
+    Trusted are the verdicts `exact` and `consistent`. Refused where `token_sequences` of the dataset has no good and
+    current audit.
+    """
+    import pyarrow.parquet as pq
+
+    from eagle_assets.targets.kimi import target_named
+    from eagle_assets.training.shard_checks import masks_cover_generated_tokens, shards_hold_only_trusted_ids
+    from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches
+
+    dataset = context.partition_key
+    with (
+        refusals(),
+        new_version(project.home, "training_shards", dataset, context.run.run_id) as version,
+    ):
+        published = require(project.home, "token_sequences", dataset)
+        size = target_named(project.configuration.target).vocabulary.size
+        left_out: Counter[str] = Counter()
+        batches = shard_batches(published.batches(SEQUENCE_COLUMNS), dataset, size, left_out)
+        shards = pq.read_table(version.write_batches("part.parquet", TRAINING_SHARDS, batches))
+        sequences = published.table(SEQUENCE_COLUMNS)
+        masks = masks_cover_generated_tokens(shards, sequences)
+        audit = version.audit(
+            [shards_hold_only_trusted_ids(shards, sequences, size), masks],
+            inputs=[published],
+            counts={
+                "tokens": masks.numbers["tokens"],
+                "generated_tokens": masks.numbers["generated_tokens"],
+                **{f"left_out_{reason}": count for reason, count in left_out.items()},
+            },
+            vocabulary=published.audit.vocabulary,
+        )
+        yield from events_of(audit)
