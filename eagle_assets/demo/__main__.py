@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
 from eagle_assets.configuration import PACKAGED_DATASETS_FILE, load_configuration
 from eagle_assets.lake.home import Home
@@ -39,7 +40,7 @@ def main(datasets: list[str]) -> int:
         console.print(f"[bold red]{refusal}[/]")
         return 1
     for outcome in summary.refused:
-        console.print(f"[bold red]{outcome.asset} {outcome.dataset or ''}[/] was refused: {outcome.reason}")
+        console.print(Text(f"{outcome.asset} {outcome.dataset or ''}: {outcome.reason}", style="red"))
     status = show_page(home, truth_file, console) if home.catalogue.exists() else 1
     console.print(f"\n{time.monotonic() - began:.0f} seconds")
     return status if summary.succeeded else 1
@@ -60,9 +61,12 @@ def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Consol
     """Materialise everything through Dagster, with the sandbox in OpenRouter's place. Raises DemoRefused."""
     from eagle_assets.sandbox.process import SandboxFailed, running_sandbox
 
+    began = time.monotonic()
+
     def report(outcome: Outcome) -> None:
         mark = "[green]✓[/]" if outcome.status == "materialised" else "[red]✗[/]"
-        console.print(f"{mark} {outcome.asset:<21}{outcome.dataset or '':<4}{outcome.status}, {outcome.reason[:80]}")
+        elapsed = f"{time.monotonic() - began:3.0f} s"
+        console.print(f"{elapsed} {mark} {outcome.asset:<21}{outcome.dataset or '':<4}", Text(_what_came_of(outcome)))
 
     try:
         with running_sandbox(truth_file, port=0) as base_url, console.status("Dagster is at work"):
@@ -82,6 +86,10 @@ def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Consol
                 raise DemoRefused(str(refusal)) from None
     except SandboxFailed as failure:
         raise DemoRefused(str(failure)) from None
+
+
+def _what_came_of(outcome: Outcome) -> str:
+    return outcome.reason if outcome.status == "materialised" else outcome.status
 
 
 def show_page(home: Home, truth_file: Path, console: Console) -> int:

@@ -155,5 +155,5 @@ def _note(text: str) -> RenderableType:
 
 def _number(value: float | None, column: str) -> str:
     if value is None:
-        return ""
+        return "–"
     return f"{value:.4f}" if column == "spent_usd" else f"{value:,}"
