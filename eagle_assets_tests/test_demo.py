@@ -15,12 +15,15 @@ import pytest
 from rich.console import Console
 
 from eagle_assets.demo.__main__ import MARKER, DemoRefused, fresh_home, show_page
+from eagle_assets.demo.naive import encoded_as_it_stands
 from eagle_assets.demo.score import VerdictScore, score
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.catalogue import build_catalogue
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
+from eagle_assets.openrouter.wire import ReceivedCall, Response
+from eagle_assets.targets.kimi import target_named
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -85,6 +88,33 @@ def test_a_demo_that_could_not_be_scored_fails(tmp_path: Path) -> None:
     assert "proves nothing" in text
 
 
+def test_what_the_verdicts_are_compared_with_is_each_text_encoded_as_it_stands() -> None:
+    target = target_named("moonshotai/kimi-k2.5")
+    encode, markers = target.vocabulary.encode, target.markers
+    whole = Response(reasoning="Let me see.", content=" Yes.", finish_reason="stop")
+    assert encoded_as_it_stands(whole, target, thinks=True) == [
+        *encode("Let me see."),
+        markers.think_end,
+        *encode(" Yes."),
+        markers.stop,
+    ]
+    cut = Response(
+        content="Looking.",
+        tool_calls=(ReceivedCall("functions.look:0", "look", '{"a": 1}'),),
+        finish_reason="length",
+    )
+    assert encoded_as_it_stands(cut, target, thinks=False) == [
+        *encode("Looking."),
+        markers.section_begin,
+        markers.call_begin,
+        *encode("functions.look:0"),
+        markers.argument_begin,
+        *encode('{"a": 1}'),
+        markers.call_end,
+        markers.section_end,
+    ]
+
+
 def test_the_demo_empties_only_its_own_home(tmp_path: Path) -> None:
     precious = tmp_path / "data" / "raw_responses.parquet"
     precious.parent.mkdir()
@@ -117,6 +147,7 @@ def test_a_local_and_a_bought_dataset_through_dagster(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No response is called exact and is not" in done.stdout
+    assert "of all 30 answers" in done.stdout
     with duckdb.connect(home / "eagle.duckdb", read_only=True) as connection:
         datasets = connection.sql("SELECT DISTINCT dataset FROM training_shards ORDER BY 1").fetchall()
         wrong = connection.sql(

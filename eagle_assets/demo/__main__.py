@@ -94,6 +94,7 @@ def _what_came_of(outcome: Outcome) -> str:
 
 def show_page(home: Home, truth_file: Path, console: Console) -> int:
     """Print the closing page; returns 1 where a response is called exact and is not, or none could be scored."""
+    from eagle_assets.demo.naive import naively_right
     from eagle_assets.demo.page import closing_page
     from eagle_assets.demo.score import false_exact, score
     from eagle_assets.lake.queries import run_query
@@ -106,6 +107,7 @@ def show_page(home: Home, truth_file: Path, console: Console) -> int:
         overview=run_query(home, "overview").as_objects(),
         providers=run_query(home, "providers").as_objects(),
         scores=scores,
+        naive=naively_right(home, truth_file),
         never_asked=load_configuration(PACKAGED_DATASETS_FILE).routing.as_request()["ignore"],
         home=folder,
         truth_file=folder / truth_file.name,

@@ -29,11 +29,14 @@ def closing_page(
     overview: Sequence[Mapping[str, Any]],
     providers: Sequence[Mapping[str, Any]],
     scores: Mapping[str, VerdictScore],
+    naive: tuple[int, int],
     never_asked: Sequence[str],
     home: Path,
     truth_file: Path,
 ) -> Iterator[RenderableType]:
-    """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names."""
+    """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names;
+    `naive` are the answers that come out right when their text is encoded as it stands, and all answers.
+    """
     yield Rule("What came of each dataset")
     yield _overview(overview)
     yield _note(
@@ -45,6 +48,10 @@ def closing_page(
     yield _note("The sandbox knew the ids behind each text and kept them to itself. Were the verdicts right?")
     yield _scores(scores)
     yield _judgement(scores)
+    yield _note(
+        f"For comparison: encoding each text as it stands gives the true ids for {naive[0]:,} of all {naive[1]:,} "
+        f"answers ({naive[0] / max(naive[1], 1):.1%}), and does not say for which."
+    )
     yield Rule("The providers")
     yield _providers(providers)
     yield _note(f"Never asked, because they serve requantised weights: {', '.join(never_asked)}.")

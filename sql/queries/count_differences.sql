@@ -3,7 +3,7 @@ SELECT
     provider,
     finish_reason,
     sum(sequences)::BIGINT AS sequences,
-    sum(sequences) FILTER (count_difference = 0)::BIGINT AS closed,
+    coalesce(sum(sequences) FILTER (count_difference = 0), 0)::BIGINT AS closed,
     min(count_difference) AS least,
     max(count_difference) AS greatest,
     round(sum(count_difference * sequences) / sum(sequences), 2) AS mean

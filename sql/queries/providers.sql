@@ -6,6 +6,7 @@ WITH
             sum(sequences)::BIGINT AS sequences,
             coalesce(sum(sequences) FILTER (trusted), 0)::BIGINT AS trusted
         FROM verdicts
+        WHERE provider <> 'not named'
         GROUP BY provider
     ),
     counted AS (
