@@ -68,11 +68,13 @@ def materialise(
     is refused leaves the others alone. Raises RunRefused for a dataset or an asset that is not known, and where
     something is to be bought without a key.
     """
-    configuration, settings = load_configuration(Settings().datasets_file), Settings()
+    settings = Settings()
+    configuration = load_configuration(settings.datasets_file)
     wanted = _assets_until(until)
     chosen = _known_datasets(datasets)
     bought = [name for name in chosen if name in configuration.bought]
-    if bought and settings.api_key is None:
+    has_key = settings.api_key is not None and settings.api_key.get_secret_value().strip()
+    if bought and not has_key:
         raise RunRefused(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"
@@ -97,7 +99,7 @@ class _Run:
     ) -> None:
         self.outcomes: list[Outcome] = []
         self._instance, self._wanted, self._on_outcome = instance, wanted, on_outcome
-        self._job = the_definitions().get_implicit_global_asset_job_def()
+        self._job = the_definitions().resolve_implicit_global_asset_job_def()
 
     def group(self, assets: Iterable[str], dataset: str | None, needs: Iterable[str] = ()) -> None:
         """Materialise assets of one dataset in one Dagster run, unless one that they need was refused."""
@@ -134,11 +136,16 @@ class _Run:
             for event in result.get_asset_materialization_events()
             if event.asset_key is not None
         }
+        seconds = {
+            event.step_key: event.step_success_data.duration_ms / 1_000
+            for event in result.all_events
+            if event.event_type_value == "STEP_SUCCESS"
+        }
         for asset in assets:
             if asset in failures:
                 yield Outcome(asset, dataset, "refused", failures[asset], time.monotonic() - began)
             elif asset in done:
-                yield Outcome(asset, dataset, "materialised", _rows(done[asset]), time.monotonic() - began)
+                yield Outcome(asset, dataset, "materialised", _rows(done[asset]), seconds[asset])
             else:
                 stopper = next(iter(failures), "the run")
                 yield Outcome(asset, dataset, "not reached", f"{stopper} did not succeed")

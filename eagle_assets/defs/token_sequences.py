@@ -22,7 +22,7 @@ from eagle_assets.reconstruction.sequence_checks import (
     examine_bought,
     examine_local,
 )
-from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
+from eagle_assets.reconstruction.sequences import calibrate_rows, held_back, positions_to_hold_back, sequence_rows
 from eagle_assets.targets.kimi import target_named
 
 
@@ -48,7 +48,8 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     """A row for each exchange: output ids, prompt ids, verdict, reasons, evidence and rival candidates.
 
     The conventions of the providers are learnt from the responses of all bought datasets. Ids that the team's own
-    server gave are `exact` and never encoded again.
+    server gave are `exact` and never encoded again. Where the residual error of the `consistent` ones would exceed
+    `max_residual_error` on average, the least certain of them are held back as `unverified`.
     """
     name = context.partition_key
     with refusals(), new_version(project.home, "token_sequences", name, context.run.run_id) as version:
@@ -76,6 +77,9 @@ def _bought(project: Project, responses: Published, version: NewVersion) -> tupl
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
     calibration = _calibration(project.home, tuple(published.as_input for published in bought))
     version.write_rows("part.parquet", TOKEN_SEQUENCES, sequence_rows(responses.rows(), calibration))
+    judged = version.rows("part.parquet", ["verdict", "evidence"])
+    if positions := positions_to_hold_back(judged, project.configuration.max_residual_error):
+        version.write_rows("part.parquet", TOKEN_SEQUENCES, held_back(version.rows("part.parquet"), positions))
     examined = examine_bought(version.rows("part.parquet"), responses.rows(), calibration)
     return list(examined), ", ".join(str(published.audit.dataset) for published in bought)
 

@@ -30,7 +30,7 @@ class NewVersion:
     def __init__(self, home: Home, stage: str, dataset: str | None, run_id: str) -> None:
         self.home, self.stage, self.dataset, self.run_id = home, stage, dataset, run_id
         self.folder = home.staging(stage, dataset, run_id)
-        self._written: list[str] = []
+        self._written: dict[str, None] = {}  # in order, each once
 
     def write_rows(self, name: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Path:
         """Write rows as Parquet; memory is that of one batch. Raises pyarrow.ArrowInvalid where a row does not fit."""
@@ -39,11 +39,16 @@ class NewVersion:
         return self.write_batches(name, schema, (pa.RecordBatch.from_pylist(b, schema=schema) for b in batches))
 
     def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table]) -> Path:
-        """Write batches or tables of `schema` as one Parquet file, a row group each. Returns where it lies aside."""
+        """Write batches or tables of `schema` as one Parquet file, a row group each. Returns where it lies aside.
+
+        A file of this name that was written before is replaced, and may be read meanwhile.
+        """
         path = self.folder / name
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        unfinished = path.with_suffix(".unfinished")
+        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
             for batch in batches:
                 writer.write(batch)
+        unfinished.replace(path)
         self.add(path)
         return path
 
@@ -56,7 +61,7 @@ class NewVersion:
 
     def add(self, *paths: Path) -> None:
         """Take files that were written into `folder` into this version."""
-        self._written += [str(path.relative_to(self.folder)) for path in paths]
+        self._written |= dict.fromkeys(str(path.relative_to(self.folder)) for path in paths)
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """Rows of a file that this version wrote, read back from the disk, as an audit should."""

@@ -18,6 +18,7 @@ from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.local import LocalResponse, contradiction
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
+from eagle_assets.reconstruction.sequences import residual_error
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.targets.target import Target
@@ -57,8 +58,7 @@ def examine_bought(
             convention = None if "ids_from" in evidence else evidence.get("convention", "")
             again = serve_again(reading, sequence["output_ids"], convention, hypotheses)
             text_agrees, count_gap = again.text_agrees, again.count_gap
-        error = 0.0 if sequence["verdict"] == "exact" else evidence.get("residual_error", 1.0)
-        yield _examined(sequence, text_agrees, count_gap, error)
+        yield _examined(sequence, text_agrees, count_gap, residual_error(sequence))
 
 
 def examine_local(
@@ -129,14 +129,15 @@ def contradictions_below_threshold(examined: Sequence[Examined]) -> Check:
 
 
 def residual_error_below_limit(trusted: Sequence[Examined], limit: float) -> Check:
-    """Whether the share of trusted sequences that may be wrong for all that the evidence says is within the limit."""
-    error = sum(e.residual_error for e in trusted) / len(trusted) if trusted else 0.0
-    worst = sorted(trusted, key=lambda e: e.residual_error, reverse=True)
+    """Whether few enough of the consistent sequences may be wrong for all that the evidence says."""
+    consistent = [e for e in trusted if e.verdict == "consistent"]
+    error = sum(e.residual_error for e in consistent) / len(consistent) if consistent else 0.0
+    worst = sorted(consistent, key=lambda e: e.residual_error, reverse=True)
     return Check(
         "residual_error_below_limit",
         error <= limit,
-        f"{error:.2%} of {len(trusted)} trusted sequences may be wrong; max_residual_error is {limit:.2%}",
-        {"trusted": len(trusted), "residual_error": error, "limit": limit},
+        f"{error:.2%} of {len(consistent)} consistent sequences may be wrong; max_residual_error is {limit:.2%}",
+        {"consistent": len(consistent), "residual_error": error, "limit": limit},
         ()
         if error <= limit
         else tuple({**r, "error": e.residual_error} for e, r in zip(worst, _named(worst), strict=False)),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import tee
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import accumulate, tee
 from typing import Any
 
 import msgspec
@@ -28,6 +28,34 @@ def sequence_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> I
     reconstructions = reconstruct(exchanges, calibration)
     for row, exchange, reconstruction in zip(rows, for_counts, reconstructions, strict=True):
         yield _sequence_row(row, exchange, reconstruction)
+
+
+def positions_to_hold_back(rows: Iterable[Mapping[str, Any]], limit: float) -> frozenset[int]:
+    """Positions of the `consistent` rows that must go, so that on average no more than `limit` of the others is wrong.
+
+    Those with the highest residual error go first, so as few as can be (posterior error probability to false
+    discovery rate, as elsewhere). Needs the columns `verdict` and `evidence`.
+    """
+    stated = [(residual_error(row), position) for position, row in enumerate(rows) if row["verdict"] == "consistent"]
+    stated.sort()
+    sums = accumulate(error for error, _ in stated)
+    kept = sum(total <= limit * number for number, total in enumerate(sums, start=1))
+    return frozenset(position for _, position in stated[kept:])
+
+
+def held_back(rows: Iterable[dict[str, Any]], positions: Container[int]) -> Iterator[dict[str, Any]]:
+    """The rows, those at these positions as `unverified`, with the reason."""
+    for position, row in enumerate(rows):
+        if position in positions:
+            row = {**row, "verdict": "unverified", "reasons": [*row["reasons"], "residual_error_above_limit"]}
+        yield row
+
+
+def residual_error(row: Mapping[str, Any]) -> float:
+    """Probability that the ids of a trusted row are wrong for all that its evidence says; what is not stated is 1."""
+    if row["verdict"] == "exact":
+        return 0.0
+    return float(msgspec.json.decode(row["evidence"]).get("residual_error", 1.0))
 
 
 def _sequence_row(row: dict[str, Any], exchange: Exchange, reconstruction: Reconstruction) -> dict[str, Any]:

@@ -1,0 +1,167 @@
+"""A failed check stops everything downstream of its partition: in its run, in later ones, and everywhere else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from eagle_assets.defs import token_sequences
+from eagle_assets.defs.graph import the_definitions
+from eagle_assets.lake.audit import GateClosed, read_record, require
+from eagle_assets_tests.defs.conftest import Place, write_datasets, write_prompts
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run(instance: dg.DagsterInstance, partition: str | None, *assets: str) -> dg.ExecuteInProcessResult:
+    """What the UI does when these assets of a partition are selected."""
+    job = the_definitions().resolve_implicit_global_asset_job_def()
+    selection = [dg.AssetKey(asset) for asset in assets]
+    return job.execute_in_process(
+        instance=instance, partition_key=partition, asset_selection=selection, raise_on_error=False
+    )
+
+
+def refusal(result: dg.ExecuteInProcessResult, asset: str) -> str:
+    """The sentence on the run page."""
+    failures = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE" and e.step_key == asset]
+    return failures[0].step_failure_data.user_failure_data.description
+
+
+def materialised(instance: dg.DagsterInstance, asset: str, partition: str) -> int:
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=dg.AssetKey(asset), asset_partitions=[partition]), limit=100
+    )
+    return len(records.records)
+
+
+def last_id_wrong(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A fault in reconstruction: a wrong id in sequences that are called exact."""
+    for row in rows:
+        if row["verdict"] == "exact":
+            row = {**row, "output_ids": [*row["output_ids"][:-2], 11, row["output_ids"][-1]]}
+        yield row
+
+
+@pytest.fixture
+def spoilt(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place where reconstruction went wrong and the roundtrip check of B3 found it, in a run of both assets."""
+    right = token_sequences.sequence_rows
+    with place.instance("fresh") as instance, monkeypatch.context() as patch:
+        patch.setattr(token_sequences, "sequence_rows", lambda *given: last_id_wrong(right(*given)))
+        result = run(instance, "B3", "token_sequences", "training_shards")
+        assert not result.success
+        assert "roundtrip_is_exact" in refusal(result, "token_sequences")
+        assert "training_shards" not in {event.step_key for event in result.all_events}
+        assert materialised(instance, "token_sequences", "B3") == 0
+        (evaluation,) = [e for e in result.get_asset_check_evaluations() if e.check_name == "roundtrip_is_exact"]
+        assert (evaluation.passed, evaluation.partition) == (False, "B3")
+    return place
+
+
+def test_the_last_good_version_stays_and_the_gate_is_closed(place: Place, spoilt: Place) -> None:
+    record = read_record(spoilt.home, "token_sequences", "B3")
+    assert record.published is not None
+    assert all((spoilt.home.folder("token_sequences", "B3") / file.name).exists() for file in record.published.files)
+    with pytest.raises(GateClosed, match="roundtrip_is_exact failed"):
+        require(spoilt.home, "token_sequences", "B3")
+
+
+@pytest.mark.parametrize("dagster_home", ["fresh", "another"])
+def test_a_later_run_of_the_shards_alone_is_refused_with_the_name_of_the_check(
+    spoilt: Place, dagster_home: str
+) -> None:
+    before = {path.name for path in spoilt.home.folder("training_shards", "B3").iterdir()}
+    with spoilt.instance(dagster_home) as instance:
+        result = run(instance, "B3", "training_shards")
+        assert not result.success
+        assert "roundtrip_is_exact failed" in refusal(result, "training_shards")
+        assert materialised(instance, "training_shards", "B3") == 0
+    assert {path.name for path in spoilt.home.folder("training_shards", "B3").iterdir()} == before
+
+
+def test_dagsters_own_command_line_is_refused_with_the_name_of_the_check(spoilt: Place) -> None:
+    command = ["asset", "materialize", "-m", "eagle_assets.definitions", "--select", "training_shards"]
+    with spoilt.instance("command_line") as instance:
+        environment = {**os.environ, **spoilt.environment, "DAGSTER_HOME": instance.root_directory}
+    ended = subprocess.run(
+        [str(Path(sys.executable).with_name("dagster")), *command, "--partition", "B3"],
+        env=environment,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert "roundtrip_is_exact failed" in ended.stderr
+
+
+def test_the_draft_vocabulary_leaves_the_refused_dataset_out_and_others_are_not_touched(spoilt: Place) -> None:
+    with spoilt.instance() as instance:
+        assert run(instance, "B1", "raw_responses", "token_sequences", "training_shards").success
+        assert run(instance, None, "draft_vocabulary").success
+    assert [i.dataset for i in require(spoilt.home, "draft_vocabulary").audit.inputs] == ["B1"]
+
+
+def test_a_good_run_opens_the_gate_again(spoilt: Place) -> None:
+    with spoilt.instance() as instance:
+        result = run(instance, "B3", "token_sequences", "training_shards")
+    assert result.success
+    assert require(spoilt.home, "training_shards", "B3").audit.rows == 4
+
+
+def test_files_that_changed_after_their_audit_are_refused(place: Place) -> None:
+    path = require(place.home, "token_sequences", "B3").paths[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with place.instance() as instance:
+        result = run(instance, "B3", "training_shards")
+    assert f"{path} changed after its audit" in refusal(result, "training_shards")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"prompt_id": "q1"}', "line 1: messages is missing"),
+        ('{"prompt_id": "q1", "messages": [{"role": "user", "content": [{"type": "image"}]}]}', "only text"),
+    ],
+)
+def test_a_bad_prompt_closes_the_gate_before_anything_is_bought(place: Place, line: str, complaint: str) -> None:
+    (place.folder / "B3.jsonl").write_text(line + "\n")
+    with place.instance("fresh") as instance:
+        result = run(instance, "B3", "prompts", "raw_responses")
+        assert "prompts_are_valid" in refusal(result, "prompts")
+        assert complaint in refusal(result, "prompts")
+        assert materialised(instance, "raw_responses", "B3") == 0
+    with pytest.raises(GateClosed, match="prompts_are_valid failed"):
+        require(place.home, "training_shards", "B3")
+
+
+def test_a_dataset_that_could_cost_more_than_its_cap_is_refused(place: Place) -> None:
+    write_datasets(place.folder, budget_usd=0.0001)
+    with place.instance() as instance:
+        assert "dataset_fits_budget" in refusal(run(instance, "B3", "prompts"), "prompts")
+
+
+def test_prompts_that_changed_after_their_audit_are_not_bought(place: Place) -> None:
+    write_prompts(place.folder / "B3.jsonl", ("What is 2 + 2?",))
+    with place.instance() as instance:
+        result = run(instance, "B3", "raw_responses")
+    assert "materialise it again" in refusal(result, "raw_responses")
+
+
+def test_nothing_is_bought_twice(place: Place) -> None:
+    write_prompts(place.folder / "B3.jsonl", ("What is 37 × 46?", "Solve 3x + 7 = 52 for x.", "What is 2 + 2?"))
+    before = require(place.home, "raw_responses", "B3").audit
+    with place.instance() as instance:
+        assert run(instance, "B3", "prompts", "raw_responses", "token_sequences", "training_shards").success
+    after = require(place.home, "raw_responses", "B3").audit
+    assert after.counts["answers"] == before.counts["answers"] + 1

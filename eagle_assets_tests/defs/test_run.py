@@ -1,0 +1,79 @@
+"""`eagle-assets run`: through Dagster, dataset by dataset, and never with a traceback for what a user can mend."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from eagle_assets.defs.run import RunRefused, materialise
+from eagle_assets.defs.run_page import RunPage
+from eagle_assets.lake.audit import require
+from eagle_assets_tests.defs.conftest import Place, write_local_responses
+
+
+def test_answers_that_contradict_themselves_stop_their_dataset_and_no_other(place: Place) -> None:
+    write_local_responses(place.folder / "B1.jsonl", ["It is 0.", "It is 7.", "It is 8."])
+    with place.instance() as instance, RunPage(Console(file=(page_file := io.StringIO()), width=200)) as page:
+        summary = materialise(["B1", "B3"], None, instance, page.show, page.progress)
+        page.conclude(summary)
+    shown = page_file.getvalue()
+    assert "✓ B3     training_shards" in shown
+    assert "Refused\nB1 token_sequences: token_sequences of B1 was not published. contradictions_below_thresh" in shown
+    assert not summary.succeeded
+    assert {(o.asset, o.dataset) for o in summary.refused} == {("token_sequences", "B1")}
+    assert "contradictions_below_threshold: 2 of 3 usable answers" in summary.refused[0].reason
+    assert {(o.asset, o.dataset) for o in summary.outcomes if o.status == "not reached"} == {("training_shards", "B1")}
+    assert require(place.home, "training_shards", "B3").audit.rows == 4
+    assert place.home.catalogue.exists()
+
+
+def ended(place: Place, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("eagle-assets")), "run", *arguments],
+        env={**os.environ, **place.environment, "DAGSTER_HOME": str(place.folder / "dagster"), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=place.folder,
+    )
+
+
+def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENROUTER_API_KEY")
+    monkeypatch.chdir(place.folder)
+    with pytest.raises(RunRefused, match=r"OPENROUTER_API_KEY is not set, and B3 would be bought .* `make demo`"):
+        materialise(["B1", "B3"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "sentence"),
+    [
+        (["B99"], {}, "Error: there is no dataset 'B99' in "),
+        (["B1", "--until", "shards"], {}, "Error: there is no asset 'shards'; there are draft_vocabulary, prompts, "),
+        (["B1"], {"EAGLE_ASSETS_DATASETS": "/nowhere.yaml"}, "Error: datasets file /nowhere.yaml does not exist"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    place: Place, arguments: list[str], environment: dict[str, str], sentence: str
+) -> None:
+    result = ended(place, *arguments, **environment)
+    assert result.returncode == 1
+    assert result.stderr.startswith(sentence)
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_local_dataset_needs_no_key_and_stops_where_it_is_told(place: Place) -> None:
+    result = ended(place, "B1", "--until", "raw_responses", OPENROUTER_API_KEY="")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [(line[0], [word for word in line if "_" in word or word == "prompts"]) for line in lines] == [
+        ("✓", ["tokenizer_report"]),
+        ("✓", ["prompts"]),
+        ("✓", ["raw_responses"]),
+    ]
