@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from eagle_assets.reconstruction.counting import COUNTINGS, Counting
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED
 from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
 from eagle_assets.reconstruction.survivor import EDGES, Hypothesis, Survivor, weigh
 from eagle_assets.serving.convention import Edge
@@ -25,6 +26,11 @@ by its count and 5 by its text, so that it takes several to settle anything."""
 _TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
+
+
+def stripped_as(edge: Edge) -> Edge:
+    """The edge that a parser strips alike: a content is a content, whatever stands before it."""
+    return "content_start" if edge == "answer_start" else edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +173,9 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
     server has counts only where it explains the responses better than the coherent ones do.
     """
     coherent: tuple[frozenset[Edge], ...] = (frozenset(), _always_blank(members))
-    weighed = [weigh(h, [h.difference(o) for o in members]) for h in _hypotheses(members)]
+    weighed = [weigh(hypothesis, members) for hypothesis in _hypotheses(members)]
     known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
-    standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known]
+    standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + 1e-6]
     standing.sort(key=lambda survivor: -survivor.log_likelihood)
     return tuple(s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN)
 
@@ -180,7 +186,7 @@ def _always_blank(members: Sequence[Observation]) -> frozenset[Edge]:
     for edge in EDGES:
         views = [o.edges[edge] for o in members if edge in o.edges and o.edges[edge].can_hold_blank]
         without = sum(view.without_blank is None for view in views)
-        if views and without * 50 <= len(views):
+        if views and (without * 50 <= len(views) or (edge in SOMETIMES_STRIPPED and without < len(views))):
             always.add(edge)
     return frozenset(always)
 
@@ -218,7 +224,7 @@ def _kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[E
     seen: dict[Edge, int] = defaultdict(int)
     for observation in members:
         for edge, view in observation.edges.items():
-            seen[edge] += view.white > (edge in best.inserted and view.can_hold_blank)
+            seen[stripped_as(edge)] += view.white > (edge in best.inserted and view.can_hold_blank)
     return frozenset(edge for edge, times in seen.items() if times >= 2)
 
 
@@ -228,7 +234,7 @@ def _losses(edge: Edge, members: Sequence[Observation], best: Hypothesis) -> tup
     The same difference also has other causes, which show where losing would not change the count; as many are
     taken off.
     """
-    views = [(o.edges[edge], best.difference(o)) for o in members if edge in o.edges]
+    views = [(view, best.difference(o)) for o in members for e, view in o.edges.items() if stripped_as(e) == edge]
     rates = []
     for position in range(len(LOSABLE)):
         lost = measured = 0

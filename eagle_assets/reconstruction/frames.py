@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from eagle_assets.openrouter.wire import Delta
 from eagle_assets.serving.output import Ids
 from eagle_assets.targets.vocabulary import Vocabulary
 
@@ -27,19 +26,18 @@ class FieldFrames:
         return b"".join(self.deltas)
 
 
-def field_frames(deltas: Sequence[Delta], field: str, shown: str, inverted: str) -> FieldFrames | None:
+def field_frames(deltas: Sequence[str], shown: str, inverted: str) -> FieldFrames | None:
     """The frames of a text whose server's blanks were taken out; None where the deltas are not this text's.
 
     `shown` is the text as received, `inverted` the same without the blanks.
     """
-    texts = [delta.text for delta in deltas if delta.field == field and delta.text]
-    if "".join(texts) != shown:
-        return None
     start = shown.find(inverted)
+    if "".join(deltas) != shown or start < 0:
+        return None
     end = start + len(inverted)
     pieces = []
     position = 0
-    for text in texts:
+    for text in deltas:
         piece = text[max(0, start - position) : max(0, end - position)]
         position += len(text)
         if piece:
@@ -47,58 +45,41 @@ def field_frames(deltas: Sequence[Delta], field: str, shown: str, inverted: str)
     return FieldFrames(tuple(pieces))
 
 
-def one_token_deltas(frames: FieldFrames, canonical: Ids, vocabulary: Vocabulary) -> tuple[Ids | None, bool]:
-    """The ids when every delta is the end of a step of one token, and whether these are the only ones possible.
-
-    Where several are, the canonical ones are taken if they are among them, else none. None too where no such ids
-    exist. The caller has checked that there are as many tokens as deltas.
-    """
-    text = frames.text
-    held_back = _Holding(frames, vocabulary).ends_beyond
-    ends = list(accumulate(map(len, frames.deltas)))
-    # Ways to reach each possible end of the steps so far: (number of ways, first id sequence found).
-    reached: dict[int, tuple[int, tuple[int, ...]]] = {0: (1, ())}
-    for position, end in enumerate(ends):
-        last = position == len(ends) - 1
-        possible = [end] if last else [end, *held_back(end)]
-        following: dict[int, tuple[int, tuple[int, ...]]] = {}
-        for start, (ways, ids) in reached.items():
-            for stop in possible:
-                token = vocabulary.id_of_bytes.get(text[start:stop]) if stop > start else None
-                if token is not None:
-                    before = following.get(stop)
-                    following[stop] = (ways + before[0], before[1]) if before else (ways, (*ids, token))
-        if not following:
-            return None, False
-        reached = following
-    ways, ids = reached[len(text)]
-    if ways == 1:
-        return ids, True
-    fits = len(canonical) == len(ends) and agreement(frames, canonical, vocabulary)
-    return (canonical if fits else None), False
-
-
-class _Holding:
-    """What a server may have held back at the end of a delta."""
+class Holding:
+    """What a server may have held back while it made these deltas."""
 
     def __init__(self, frames: FieldFrames, vocabulary: Vocabulary) -> None:
-        self._text = frames.text
+        self.text = frames.text
         self._vocabulary = vocabulary
         # A parser that strips holds white space back, so that no delta of its ends in any.
         self._holds_white = not any(delta[-1:].isspace() for delta in frames.deltas)
 
-    def ends_beyond(self, end: int) -> list[int]:
-        """Further ends, in bytes, that a step may have had that showed nothing beyond `end`."""
-        following = self._text[end : end + 1]
+    def ends_beyond(self, end: int, next_end: int) -> list[int]:
+        """Further ends, in bytes, that a step may have had that showed nothing between `end` and `next_end`."""
+        following = self.text[end : end + 1]
+        ends: set[int] = set()
+        if self.text[end - 1 : end] == b" ":
+            # SGLang shows a text that ends inside a character up to its last blank (find_printable_text).
+            ends.update(i for i in range(end + 1, next_end) if 0x80 <= self.text[i] < 0xC0)
         if following >= b"\xc0":  # the first bytes of a character that was not whole yet
             width = 4 if following >= b"\xf0" else 3 if following >= b"\xe0" else 2
-            return list(range(end + 1, end + width))
-        if following.isspace():
-            rest = self._text[end:]
-            white = len(rest) - len(rest.lstrip()) if self._holds_white else 0
-            return list(range(end + 1, end + white + 1))
-        held = self._vocabulary.longest_marker_prefix(self._text[end : end + 32])
-        return list(range(end + 1, end + held + 1))
+            ends.update(range(end + 1, end + width))
+        elif following.isspace() and self._holds_white:
+            rest = self.text[end:]
+            ends.update(range(end + 1, end + 1 + len(rest) - len(rest.lstrip())))
+        else:
+            held = self._vocabulary.longest_marker_prefix(self.text[end : end + 32])
+            ends.update(range(end + 1, end + held + 1))
+        return sorted(ends)
+
+    def hidden_within(self, start: int, end: int) -> list[int]:
+        """Ends, in bytes, of steps that showed nothing while the delta from `start` to `end` was made."""
+        delta = self.text[start:end]
+        inside = {i for i in range(start + 1, end) if 0x80 <= self.text[i] < 0xC0}
+        inside.update(range(start + 1, start + 1 + self._vocabulary.longest_marker_prefix(delta[:32])))
+        if self._holds_white:
+            inside.update(range(start + 1, start + 1 + len(delta) - len(delta.lstrip())))
+        return sorted(i for i in inside if i < end)
 
 
 def agreement(frames: FieldFrames, ids: Sequence[int], vocabulary: Vocabulary) -> bool:
@@ -107,9 +88,12 @@ def agreement(frames: FieldFrames, ids: Sequence[int], vocabulary: Vocabulary) -
     They cannot where a delta ends inside a token and nothing was held back there.
     """
     boundaries = set(accumulate(len(vocabulary.bytes_of(token)) for token in ids))
-    held_back = _Holding(frames, vocabulary).ends_beyond
-    ends = list(accumulate(map(len, frames.deltas)))[:-1]
-    return all(end in boundaries or any(held in boundaries for held in held_back(end)) for end in ends)
+    held_back = Holding(frames, vocabulary).ends_beyond
+    ends = accumulate(map(len, frames.deltas))
+    return all(
+        end in boundaries or any(held in boundaries for held in held_back(end, next_end))
+        for end, next_end in pairwise(ends)
+    )
 
 
 def ids_between_walls(frames: FieldFrames, vocabulary: Vocabulary) -> Ids:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from eagle_assets.serving.convention import Edge, added_token_is_printed
+from eagle_assets.serving.convention import Edge, content_start
 from eagle_assets.serving.output import Call, Output
 from eagle_assets.serving.served import Situation
+
+SOMETIMES_STRIPPED: frozenset[Edge] = frozenset(("arguments_end",))
+"""Edges at which a server that puts a blank in takes it away again in some answers (SGLang 0.5.8, streamed)."""
 
 
 def edges(output: Output[str], situation: Situation) -> Iterator[tuple[Edge, str, bool]]:
@@ -15,12 +18,12 @@ def edges(output: Output[str], situation: Situation) -> Iterator[tuple[Edge, str
 
     Mirrors `Convention`: there is no blank where no added token is met, or where a content is empty.
     """
-    printed = added_token_is_printed(situation)
     if output.reasoning:
-        yield "reasoning_start", output.reasoning, printed
+        yield "reasoning_start", output.reasoning, True
         yield "reasoning_end", output.reasoning, output.reasoning_closed or output.section_begun
     if output.content:
-        yield "content_start", output.content, output.reasoning is not None or printed
+        start = content_start(output.reasoning is not None, situation)
+        yield start or "content_start", output.content, start is not None
         yield "content_end", output.content, output.section_begun
     for call in output.calls:
         if call.arguments:
@@ -44,9 +47,11 @@ def without_blank(edge: Edge, text: str) -> str:
 def without_blanks(output: Output[str], inserted: frozenset[Edge], situation: Situation) -> Output[str] | None:
     """The output without the blanks that a server puts in at the `inserted` edges; None where one is not there."""
     here = [(edge, text) for edge, text, possible in edges(output, situation) if possible and edge in inserted]
-    if not all(has_blank(edge, text) for edge, text in here):
+    if not all(has_blank(edge, text) or edge in SOMETIMES_STRIPPED for edge, text in here):
         return None
     at = {edge for edge, _ in here}
+
+    start_of_content = content_start(output.reasoning is not None, situation) or "content_start"
 
     def shorten(text: str, start: Edge, end: Edge) -> str:
         text = without_blank(start, text) if start in at else text
@@ -55,7 +60,7 @@ def without_blanks(output: Output[str], inserted: frozenset[Edge], situation: Si
     return replace(
         output,
         reasoning=None if output.reasoning is None else shorten(output.reasoning, "reasoning_start", "reasoning_end"),
-        content=shorten(output.content, "content_start", "content_end"),
+        content=shorten(output.content, start_of_content, "content_end"),
         calls=tuple(_shorter_call(call, at) for call in output.calls),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from eagle_assets.openrouter.wire import ReceivedCall, Response
@@ -122,6 +123,8 @@ def _cut(output: Output[str]) -> Iterator[Output[str]]:
         yield replace(cut, section_begun=True)
 
 
+_BLANK_BETWEEN_MARKERS = re.compile(r"(?<=\|>) (?=<\|)")
+_BLANKS_ROUND_MARKERS = re.compile(r" ?(<\|tool_call\w+\|>) ?")
 _MARKERS = ("</think>", "<|tool_calls_section_begin|>")
 
 
@@ -144,10 +147,14 @@ def _with_markers_as_tokens(response: Response, situation: Situation) -> list[La
         )
         if there
     )
-    try:
-        return [Layout(read_raw_text(raw, situation.thinking, stopped), codes)]
-    except NotInGrammar:
-        return []
+    # A detokeniser that puts blanks round markers has put one between two of them, where no text can stand, and it
+    # is not known whether the blanks beside the texts are its own too.
+    spellings = dict.fromkeys((_BLANK_BETWEEN_MARKERS.sub("", raw), _BLANKS_ROUND_MARKERS.sub(r"\1", raw)))
+    found = []
+    for spelling in spellings:
+        with suppress(NotInGrammar):
+            found.append(Layout(read_raw_text(spelling, situation.thinking, stopped), codes))
+    return found
 
 
 def read_raw_text(raw: str, thinking: bool, stopped: bool) -> Output[str]:
@@ -170,5 +177,5 @@ def read_raw_text(raw: str, thinking: bool, stopped: bool) -> Output[str]:
         arguments, call_ended, beside = arguments.partition("<|tool_call_end|>")
         if beside or not argued:
             raise NotInGrammar("a call without arguments, or text beside one")
-        calls.append(Call(header, arguments, bool(call_ended)))
+        calls.append(Call(header.strip(), arguments, bool(call_ended)))
     return Output(False, reasoning, closed, content, bool(begun), tuple(calls), bool(ended), stopped)

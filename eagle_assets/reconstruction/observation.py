@@ -12,7 +12,7 @@ from typing import Literal
 
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.inverse import at_start, edges, has_blank, without_blank
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank, without_blank
 from eagle_assets.reconstruction.layouts import Layout, layout_notes
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.serving.convention import Edge
@@ -99,7 +99,7 @@ def edge_views(reading: Reading, layout: Layout, texts: EncodedTexts) -> dict[Ed
     if reading.situation is not None:
         for edge, text, possible in edges(layout.output, reading.situation):
             view = _view_edge(edge, text, possible, texts)
-            views[edge] = view if edge not in views else _together(views[edge], view)
+            views[edge] = view if edge not in views else _together(views[edge], view, edge in SOMETIMES_STRIPPED)
     return views
 
 
@@ -114,12 +114,12 @@ def _view_edge(edge: Edge, text: str, can_hold_blank: bool, texts: EncodedTexts)
     )
 
 
-def _together(one: EdgeView, other: EdgeView) -> EdgeView:
-    both = one.without_blank is not None and other.without_blank is not None
+def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:
+    blanks = [view.without_blank for view in (one, other) if view.without_blank is not None]
     return EdgeView(
         can_hold_blank=one.can_hold_blank and other.can_hold_blank,
         white=min(one.white, other.white),
-        without_blank=(one.without_blank or 0) + (other.without_blank or 0) if both else None,
+        without_blank=sum(blanks) if len(blanks) == 2 or (blanks and sometimes) else None,
         with_lost=tuple(min(pair) for pair in zip(one.with_lost, other.with_lost, strict=True)),
     )
 

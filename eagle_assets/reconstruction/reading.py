@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,7 +53,7 @@ class Reading:
 
 def read(exchange: Exchange) -> Reading:
     """Read an exchange. Never raises: what is wrong stands in `unusable`."""
-    response = read_response(exchange)
+    response = _without_blanks_after_calls(read_response(exchange))
     target = _target_of(exchange)
     reasons = [*_transport_reasons(response), *_origin_reasons(exchange, response, target)]
     shown = response.reasoning or response.content or response.tool_calls
@@ -62,6 +62,22 @@ def read(exchange: Exchange) -> Reading:
         reasons.append("no_content")
     situation = None if target is None else situation_of(exchange.request, target, response.streamed)
     return Reading(exchange, response, situation, tuple(reasons))
+
+
+def _without_blanks_after_calls(response: Response) -> Response:
+    """The response without the blanks that a stream brought as content after its first call.
+
+    The model writes content before calls only; SGLang 0.5.8 sends the blanks round the section's markers there.
+    """
+    calls = [position for position, delta in enumerate(response.deltas) if delta.field == "tool_calls"]
+    if not calls:
+        return response
+    late = [d for d in response.deltas[calls[0] :] if d.field == "content"]
+    if not late or any(delta.text.strip(" ") for delta in late):
+        return response
+    deltas = (*response.deltas[: calls[0]], *(d for d in response.deltas[calls[0] :] if d.field != "content"))
+    content = "".join(delta.text for delta in deltas if delta.field == "content")
+    return replace(response, deltas=deltas, content=content or None, notes=(*response.notes, "blanks_after_calls"))
 
 
 def situation_of(request: dict[str, Any], target: Target, streamed: bool) -> Situation:

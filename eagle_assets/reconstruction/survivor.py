@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import get_args
 
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED, Counting
-from eagle_assets.reconstruction.inverse import without_blanks
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, without_blanks
 from eagle_assets.reconstruction.observation import Observation
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
@@ -50,9 +51,9 @@ class Hypothesis:
         changes = self.counting.offset(observation.thinking, observation.has_calls)
         for edge, view in observation.edges.items():
             if edge in self.inserted and view.can_hold_blank:
-                if view.without_blank is None:
+                if view.without_blank is None and edge not in SOMETIMES_STRIPPED:
                     return None
-                changes += view.without_blank
+                changes += view.without_blank or 0
         if self.rewrites_arguments and observation.has_calls:
             if observation.respaced is None:
                 return None
@@ -70,8 +71,20 @@ class Survivor:
     log_likelihood: float
 
 
-def weigh(hypothesis: Hypothesis, differences: list[int | None]) -> Survivor:
-    """Weigh a hypothesis by the differences that it leaves."""
-    refuted, closed = differences.count(None), differences.count(0)
-    open_ = len(differences) - refuted - closed
-    return Survivor(hypothesis, closed, refuted, refuted * _REFUTED + closed * _CLOSES + open_ * _DIFFERS)
+def weigh(hypothesis: Hypothesis, members: Sequence[Observation]) -> Survivor:
+    """Weigh a hypothesis by the texts, counts and prompt counts of a group's responses."""
+    closed = refuted = 0
+    likelihood = 0.0
+    for observation in members:
+        difference = hypothesis.difference(observation)
+        if difference is None:
+            refuted += 1
+            likelihood += _REFUTED
+        else:
+            closed += difference == 0
+            likelihood += _CLOSES if difference == 0 else _DIFFERS
+        # A `<think>` that is generated is missing in the prompt's count, and only then is that one short.
+        if observation.thinking and observation.prompt_offset in (0, -1):
+            expected = -1 if hypothesis.counting.think_generated else 0
+            likelihood += _CLOSES if observation.prompt_offset == expected else _DIFFERS
+    return Survivor(hypothesis, closed, refuted, likelihood)

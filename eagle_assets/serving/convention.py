@@ -21,9 +21,19 @@ from eagle_assets.serving.output import Call, Ids, Output, parse_output
 from eagle_assets.serving.served import Message, Served, Situation, ToolCall
 
 Edge = Literal[
-    "reasoning_start", "reasoning_end", "content_start", "content_end", "arguments_start", "arguments_end"
+    "reasoning_start",
+    "reasoning_end",
+    "content_start",
+    "content_end",
+    "answer_start",
+    "arguments_start",
+    "arguments_end",
 ]
-"""Where a text meets an added token; `content_end` is the content's end before a tool section."""
+"""Where a text meets an added token. `content_start` follows a `</think>`, `content_end` precedes a tool section.
+
+`answer_start` is the content's start after a prompt that ends with a *special* token (`<|im_middle|>`): detokenisers
+print it, and put a blank after it, only where special tokens are not skipped, which is so where tools are declared
+(vLLM, `adjust_request` of its tool parsers)."""
 
 EVERY_EDGE: frozenset[Edge] = frozenset(get_args(Edge))
 
@@ -119,13 +129,13 @@ class Convention:
         if output.reasoning is not None:
             # A text that is cut by the token limit has no added token after it.
             ended = output.reasoning_closed or output.section_begun
-            before = "reasoning_start" in self.blanks and added_token_is_printed(situation)
+            before = "reasoning_start" in self.blanks
             after = "reasoning_end" in self.blanks and ended
             piece = Piece("reasoning", output.reasoning, strip=self.reasoning_strip)
             pieces.append(piece.surrounded(before, after))
         if output.reasoning is None or output.reasoning_closed:
-            printed = output.reasoning is not None or added_token_is_printed(situation)
-            before = "content_start" in self.blanks and printed and any(output.content)
+            start = content_start(output.reasoning is not None, situation)
+            before = start in self.blanks and any(output.content)
             after = "content_end" in self.blanks and output.section_begun
             piece = Piece("content", output.content, strip=self.content_strip).surrounded(before, after)
             if self.blank_content_is_null and output.section_begun and not piece.text.strip():
@@ -159,13 +169,11 @@ class Convention:
         return len(output.reasoning) + (output.reasoning_closed and self.reasoning_count == "with_end")
 
 
-def added_token_is_printed(situation: Situation) -> bool:
-    """Whether the prompt's last token is one that the detokeniser prints, so that a blank follows it.
-
-    `<think>` and `</think>` always are; `<|im_middle|>` only where special tokens are not skipped, which is so
-    where tools are declared (vLLM, `adjust_request` of its tool parsers).
-    """
-    return situation.target.thinking != "never" or bool(situation.tools)
+def content_start(follows_reasoning: bool, situation: Situation) -> Edge | None:
+    """The edge at which the content starts; None where no added token is printed before it."""
+    if follows_reasoning or situation.target.thinking != "never":
+        return "content_start"
+    return "answer_start" if situation.tools else None
 
 
 def name_in(header: str) -> str:
