@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from eagle_assets.reconstruction.counting import COUNTINGS, Counting
-from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start
 from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
 from eagle_assets.reconstruction.survivor import EDGES, Hypothesis, Survivor, weigh
 from eagle_assets.serving.convention import Edge
@@ -83,31 +83,35 @@ class GroupCalibration:
         speaks_for_all = self.closed[1] >= 3 if has_calls else True
         return Rate(0, sum(self.closed) if speaks_for_all else self.closed[has_calls]).estimate
 
-    def loss_errors(self, edges: Mapping[Edge, EdgeView]) -> dict[Edge, float]:
-        """For each edge, the probability that white space was lost there without a change of the count."""
-        errors = {}
-        for edge, view in edges.items():
-            if edge in self.losses:
-                rates = self.losses[edge]
-                if edge.startswith("arguments"):
-                    # A blank beside a brace never shows in the count; what shows of other white space speaks for it.
-                    rates = (Rate(sum(r.lost for r in rates), sum(r.measured for r in rates)),) * len(rates)
-                errors[edge] = max(
-                    (r.estimate for r, c in zip(rates, view.with_lost, strict=True) if c == 0), default=0
-                )
-        return errors
-
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Groups by (model, provider, streamed), and by ("", provider, streamed) for all models of a provider.
 
     `index_shifts` is how often the model numbers its calls otherwise than a renumbering server would, by IndexRisk,
-    measured where providers keep its ids.
+    measured where providers keep its ids. `written` is how often the model writes each LOSABLE at an edge, measured
+    over all providers: it is seen where they keep it, and shows in the count where they take it away.
     """
 
     groups: Mapping[tuple[str, str, bool], GroupCalibration] = field(default_factory=dict)
     index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
+    written: Mapping[str, Mapping[Edge, tuple[Rate, ...]]] = field(default_factory=dict)
+
+    def loss_errors(self, group: GroupCalibration, model: str, edges: Mapping[Edge, EdgeView]) -> dict[Edge, float]:
+        """For each edge, the probability that white space was lost there without a change of the count.
+
+        No provider loses more than the model writes.
+        """
+        errors = {}
+        for edge, view in edges.items():
+            place = stripped_as(edge)
+            if place in group.losses:
+                lost = zip(group.losses[place], self._written(model, place), view.with_lost, strict=True)
+                errors[edge] = sum(min(a.estimate, b.estimate) for a, b, change in lost if change == 0)
+        return errors
+
+    def _written(self, model: str, edge: Edge) -> tuple[Rate, ...]:
+        return self.written.get(model, {}).get(edge, NOTHING_MEASURED)
 
     def index_error(self, calls_in_history: int, calls: int) -> float:
         """Probability that calls of an answer were numbered otherwise than a renumbering server shows them."""
@@ -131,7 +135,44 @@ def calibrate_observations(observations: Iterable[Observation]) -> Calibration:
         grouped[observation.model, observation.provider, observation.streamed].append(observation)
         grouped["", observation.provider, observation.streamed].append(observation)
     groups = {key: calibrate_group(*key, members) for key, members in grouped.items()}
-    return Calibration(groups, _index_shifts(groups, grouped))
+    return Calibration(groups, _index_shifts(groups, grouped), _written_by_model(groups, grouped))
+
+
+def _written_by_model(
+    groups: Mapping[tuple[str, str, bool], GroupCalibration],
+    grouped: Mapping[tuple[str, str, bool], Sequence[Observation]],
+) -> dict[str, dict[Edge, tuple[Rate, ...]]]:
+    """How often each model writes each LOSABLE at each edge, over all its providers."""
+    tallies: dict[str, dict[Edge, list[list[int]]]] = {}
+    for (model, provider, streamed), members in grouped.items():
+        if not model:
+            continue
+        group = groups["", provider, streamed]
+        best = group.best.hypothesis
+        edges = tallies.setdefault(model, {})
+        for observation in members:
+            difference = best.difference(observation)
+            for edge, view in observation.edges.items():
+                tally = edges.setdefault(stripped_as(edge), [[0, 0] for _ in LOSABLE])
+                white = _written(edge, view, best)
+                for counts, losable, change in zip(tally, LOSABLE, view.with_lost, strict=True):
+                    if stripped_as(edge) in group.kept:
+                        counts[0] += white == losable
+                        counts[1] += 1
+                    elif change and difference in (0, change):
+                        counts[0] += difference == change
+                        counts[1] += 1
+    return {
+        model: {edge: tuple(Rate(*counts) for counts in tally) for edge, tally in edges.items()}
+        for model, edges in tallies.items()
+    }
+
+
+def _written(edge: Edge, view: EdgeView, best: Hypothesis) -> str:
+    """The white space at an edge that is the model's: what stands there without the server's blank."""
+    if edge in best.inserted and view.can_hold_blank:
+        return view.white[1:] if at_start(edge) else view.white[:-1]
+    return view.white
 
 
 def _index_shifts(
@@ -224,7 +265,7 @@ def _kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[E
     seen: dict[Edge, int] = defaultdict(int)
     for observation in members:
         for edge, view in observation.edges.items():
-            seen[stripped_as(edge)] += view.white > (edge in best.inserted and view.can_hold_blank)
+            seen[stripped_as(edge)] += len(_written(edge, view, best)) > 0
     return frozenset(edge for edge, times in seen.items() if times >= 2)
 
 

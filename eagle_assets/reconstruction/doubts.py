@@ -111,12 +111,13 @@ def _weigh_residual_error(
     calibration: Calibration,
     edges: Mapping[Edge, EdgeView],
 ) -> None:
+    assert reading.situation is not None
     errors: dict[str, float] = {}
-    for edge, error in group.loss_errors(edges).items():
+    for edge, error in calibration.loss_errors(group, reading.situation.target.name, edges).items():
         errors[f"white_space_may_be_lost: {edge.replace('_', ' ')}"] = error
     found.loss_possible = any(errors.values())
     calls = len(reading.response.tool_calls)
-    if calls and not group.tool_ids_kept and reading.situation is not None:
+    if calls and not group.tool_ids_kept:
         errors["tool_index_unproven"] = calibration.index_error(reading.situation.calls_in_history, calls)
     total = sum(errors.values())
     found.error = round(total + group.unmeasured_error(bool(calls)), 4)

@@ -13,6 +13,7 @@ from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_js
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, Rate
 from eagle_assets.reconstruction.observation import IndexRisk
 from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.serving.convention import Edge
 
 
 class CalibrationError(ValueError):
@@ -22,6 +23,7 @@ class CalibrationError(ValueError):
 class _CalibrationFile(msgspec.Struct):
     groups: tuple[GroupCalibration, ...]
     index_shifts: dict[IndexRisk, Rate]
+    written: dict[str, dict[Edge, tuple[Rate, ...]]]
 
 
 def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
@@ -61,7 +63,8 @@ def write_verdicts(reconstructions: Iterable[Reconstruction], out: IO[bytes]) ->
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
     """Keep a calibration as JSON, for `read_calibration`."""
-    file = _CalibrationFile(tuple(calibration.groups.values()), dict(calibration.index_shifts))
+    written = {model: dict(edges) for model, edges in calibration.written.items()}
+    file = _CalibrationFile(tuple(calibration.groups.values()), dict(calibration.index_shifts), written)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
 
 
@@ -71,4 +74,4 @@ def read_calibration(path: Path) -> Calibration:
         file = msgspec.json.decode(path.read_bytes(), type=_CalibrationFile)
     except (OSError, msgspec.DecodeError) as error:
         raise CalibrationError(f"{path} is no calibration file: {error}") from None
-    return Calibration({(g.model, g.provider, g.streamed): g for g in file.groups}, file.index_shifts)
+    return Calibration({(g.model, g.provider, g.streamed): g for g in file.groups}, file.index_shifts, file.written)

@@ -35,13 +35,13 @@ def index_risk(calls_in_history: int, calls: int) -> IndexRisk:
 class EdgeView:
     """One edge of a text, or of all calls' arguments together. Changes are in tokens of the canonical encoding.
 
-    `can_hold_blank`: a convention may have put a blank here. `white` is the number of white characters.
+    `can_hold_blank`: a convention may have put a blank here. `white` is the white space that stands here.
     `without_blank` is the change when one blank is taken away, None where there is none; `with_lost` the change
     when a LOSABLE is put (back) there.
     """
 
     can_hold_blank: bool
-    white: int
+    white: str
     without_blank: int | None
     with_lost: tuple[int, ...]
 
@@ -108,7 +108,7 @@ def _view_edge(edge: Edge, text: str, can_hold_blank: bool, texts: EncodedTexts)
     stripped = text.lstrip() if at_start(edge) else text.rstrip()
     return EdgeView(
         can_hold_blank=can_hold_blank,
-        white=len(text) - len(stripped),
+        white=text[: len(text) - len(stripped)] if at_start(edge) else text[len(stripped) :],
         without_blank=shorter - as_is if has_blank(edge, text) else None,
         with_lost=tuple(count - as_is for count in longer),
     )
@@ -118,7 +118,7 @@ def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:
     blanks = [view.without_blank for view in (one, other) if view.without_blank is not None]
     return EdgeView(
         can_hold_blank=one.can_hold_blank and other.can_hold_blank,
-        white=min(one.white, other.white),
+        white=min(one.white, other.white, key=len),
         without_blank=sum(blanks) if len(blanks) == 2 or (blanks and sometimes) else None,
         with_lost=tuple(min(pair) for pair in zip(one.with_lost, other.with_lost, strict=True)),
     )

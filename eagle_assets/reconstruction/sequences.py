@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -24,10 +24,8 @@ def calibrate_rows(rows: Iterable[dict[str, Any]]) -> Calibration:
 def sequence_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> Iterator[dict[str, Any]]:
     """Rows of RAW_RESPONSES as rows of TOKEN_SEQUENCES, in order; holds one batch at a time."""
     rows, again = tee(rows)
-    exchanges, for_counts = tee(map(exchange_of_row, again))
-    reconstructions = reconstruct(exchanges, calibration)
-    for row, exchange, reconstruction in zip(rows, for_counts, reconstructions, strict=True):
-        yield _sequence_row(row, exchange, reconstruction)
+    for row, reconstruction in zip(rows, reconstruct(map(exchange_of_row, again), calibration), strict=True):
+        yield _sequence_row(row, reconstruction)
 
 
 def positions_to_hold_back(rows: Iterable[Mapping[str, Any]], limit: float) -> frozenset[int]:
@@ -58,27 +56,38 @@ def residual_error(row: Mapping[str, Any]) -> float:
     return float(msgspec.json.decode(row["evidence"]).get("residual_error", 1.0))
 
 
-def _sequence_row(row: dict[str, Any], exchange: Exchange, reconstruction: Reconstruction) -> dict[str, Any]:
-    reading = read(exchange)
-    response, ids = reading.response, reconstruction.output_ids
-    counted = reading.completion_tokens
+def _sequence_row(row: dict[str, Any], reconstruction: Reconstruction) -> dict[str, Any]:
+    # What cannot be used has no evidence to take the server's figures from, so it is read once more.
+    seen = reconstruction.evidence or _figures(exchange_of_row(row))
+    counted, ids = seen.get("completion_tokens"), reconstruction.output_ids
     return {
         "exchange_id": row["exchange_id"],
         "prompt_id": row["prompt_id"],
         "dataset": row["dataset"],
         "provider": reconstruction.provider,
         "model": reconstruction.model,
-        "streamed": response.streamed,
+        "streamed": seen["streamed"],
         "verdict": reconstruction.verdict,
         "output_ids": ids,
         "prompt_ids": reconstruction.prompt_ids,
         "reasons": list(reconstruction.reasons),
         "evidence": msgspec.json.encode(reconstruction.evidence).decode(),
         "candidates": msgspec.json.encode([c.to_dict() for c in reconstruction.candidates]).decode(),
-        "finish_reason": response.finish_reason,
-        "prompt_tokens": response.prompt_tokens,
+        "finish_reason": seen.get("finish_reason"),
+        "prompt_tokens": seen.get("prompt_tokens"),
         "completion_tokens": counted,
-        "reasoning_tokens": response.reasoning_tokens,
+        "reasoning_tokens": seen.get("reasoning_tokens"),
         "count_difference": counted - len(ids) if counted is not None and ids is not None else None,
         "cost_usd": row["cost_usd"],
+    }
+
+
+def _figures(exchange: Exchange) -> dict[str, Any]:
+    response = read_response(exchange)
+    return {
+        "streamed": response.streamed,
+        "finish_reason": response.finish_reason,
+        "prompt_tokens": response.prompt_tokens,
+        "completion_tokens": response.completion_tokens,
+        "reasoning_tokens": response.reasoning_tokens,
     }
