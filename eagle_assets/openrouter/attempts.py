@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from array import array
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eagle_assets.openrouter.decisions import Outcome
 from eagle_assets.openrouter.exchange import Exchange
+
+KEPT_IN_MEMORY = 1 << 20  # bytes; a longer body is read again from the journal when it has ended
 
 
 @dataclass(slots=True)
@@ -15,7 +19,7 @@ class Attempt:
     """One attempt that is under way: what was asked, and what has come so far.
 
     `local_id` names it before any server has; `asked_at` is in seconds since the epoch, `arrivals` in seconds since
-    the request left.
+    the request left. `places` is where each piece lies in the journal; `pieces` is None once they are too many.
     """
 
     number: int
@@ -27,16 +31,22 @@ class Attempt:
     request: dict[str, Any]
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    pieces: list[bytes] = field(default_factory=list)
+    pieces: list[bytes] | None = field(default_factory=list)
+    places: array[int] = field(default_factory=lambda: array("Q"))
     arrivals: list[tuple[int, float]] = field(default_factory=list)
     size: int = 0
+    began: float = field(default_factory=time.monotonic)
 
-    def add(self, piece: bytes, seconds: float) -> None:
+    def add(self, piece: bytes, seconds: float, place: int) -> None:
         self.arrivals.append((self.size, seconds))
-        self.pieces.append(piece)
+        self.places.append(place)
         self.size += len(piece)
+        if self.pieces is not None:
+            self.pieces.append(piece)
+            if self.size > KEPT_IN_MEMORY:
+                self.pieces = None
 
-    def exchange(self, transport_error: str | None) -> Exchange:
+    def exchange(self, transport_error: str | None, body: bytes) -> Exchange:
         """What has come, as an exchange under its local id."""
         return Exchange(
             exchange_id=self.local_id,
@@ -44,7 +54,7 @@ class Attempt:
             provider=None,
             status=self.status,
             request=self.request,
-            body=b"".join(self.pieces),
+            body=body,
             transport_error=transport_error,
             arrivals=tuple(self.arrivals),
         )
@@ -57,9 +67,9 @@ class Attempt:
 class JournalRecord:
     """One attempt that has ended.
 
-    `attempt` counts the attempts at this request from 1, over all runs; times are seconds since the epoch;
-    `generation_id` is the server's name for it, where it gave one; `cost_usd` is None where it is unknown: such an
-    attempt may have been paid for.
+    An answer has the server's name for it as its exchange id, all else our own. `attempt` counts the attempts at this
+    request from 1, over all runs; times are seconds since the epoch; `generation_id` is the server's name for it, where
+    it gave one; `cost_usd` is None where it is unknown: such an attempt may have been paid for.
     """
 
     exchange: Exchange
@@ -91,7 +101,7 @@ def ended_record(attempt: Attempt, exchange: Exchange, ended: dict[str, Any]) ->
         exchange_id=ended["exchange_id"],
         model=ended["model"],
         provider=ended["provider"],
-        other={"headers": attempt.headers},
+        other={"headers": attempt.headers, "generation_id": ended["generation_id"]},
     )
     return JournalRecord(
         exchange=named,

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from eagle_assets.openrouter.ledger import Amounts, Totals
+from eagle_assets.openrouter.totals import Amounts, Totals
 
 
 def totals_as_json(totals: Totals) -> dict[str, Any]:

@@ -6,21 +6,34 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eagle_assets.configuration import Configuration, OpenRouterDataset, Settings
-from eagle_assets.openrouter.collection import Collection, Progress, Question
+from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.endpoints import (
+    Endpoint,
     Price,
     allowed_endpoints,
     dearest_price,
     default_price,
+    evidence_to_ask_for,
     read_endpoints,
     worst_case_usd,
 )
+from eagle_assets.openrouter.entries import Tick
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.interruption import interruptible
 from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger
+from eagle_assets.openrouter.origin import Origin
+from eagle_assets.openrouter.progress import Progress
 from eagle_assets.openrouter.requests import Prompt, build_request, request_key
-from eagle_assets.openrouter.settlement import settle_dead_reservations, settle_from_generation
+from eagle_assets.openrouter.settlement import (
+    settle_by_meter,
+    settle_dead_reservations,
+    settle_from_generation,
+    watch_meter,
+)
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.transport import Server
 
@@ -34,9 +47,10 @@ class CollectionSummary:
     """What a collection did. Counts are of prompts, `attempts` of attempts.
 
     `already` needed no asking; `refused` will never be asked again, `failed` will be; `unaffordable` did not fit into
-    the budget; `left` were not asked because of `limit` or a stop. `stopped` is the sentence that says why it ended
-    early; `fatal` that no request can succeed until someone acts on it. `spent_usd` is this run's, with what is
-    unsettled at its worst case. `notes` are sentences that a person should read.
+    the budget; `left` were not asked because of `limit` or a stop. `strays` are answers of somebody who was not asked.
+    `stopped` is the sentence that says why it ended early; `fatal` that no request can succeed until someone acts on
+    it. `spent_usd` is this run's, with what is unsettled at its worst case. `notes` are sentences that a person should
+    read.
     """
 
     dataset: str
@@ -48,6 +62,7 @@ class CollectionSummary:
     unaffordable: int
     left: int
     attempts: int
+    strays: int
     spent_usd: float
     unsettled: int
     stopped: str | None
@@ -64,12 +79,15 @@ def collect_missing(
     prompt_token_counts: Mapping[str, int],
     on_progress: Callable[[Progress], None] | None = None,
     *,
+    on_answer: Callable[[Exchange], None] | None = None,
+    tick: Tick | None = None,
     limit: int | None = None,
     timing: Timing | None = None,
 ) -> CollectionSummary:
     """Ask every prompt that the dataset's journal has no answer to, at most `limit` of them, within the budget.
 
-    `prompt_token_counts` has the tokens of each prompt by its id. Raises CollectionError, JournalError (also where
+    `prompt_token_counts` has the tokens of each prompt by its id. An interruption (Ctrl-C, SIGTERM) ends it within the
+    grace and then takes its usual effect; a second one at once. Raises CollectionError, JournalError (also where
     another process collects this dataset) and LedgerError; what was bought is in the journal all the same.
     """
     source = configuration.bought.get(dataset)
@@ -79,6 +97,7 @@ def collect_missing(
         raise CollectionError("OPENROUTER_API_KEY is not set; set it, or try everything without a key by `make demo`")
     key = settings.api_key.get_secret_value().strip()
     timing = timing or Timing()
+    watcher = Watcher(on_progress, on_answer)
 
     async def collect() -> CollectionSummary:
         with (
@@ -86,8 +105,8 @@ def collect_missing(
             Ledger.open(home_folder, configuration) as ledger,
         ):
             async with Server(settings.base_url, key, configuration.concurrency, timing) as server:
-                buyer = _Buyer(dataset, source, configuration, server, journal, ledger, timing)
-                return await buyer.buy(prompts, prompt_token_counts, limit, on_progress)
+                buyer = _Buyer(dataset, source, configuration, server, journal, ledger, timing, watcher, tick)
+                return await buyer.buy(prompts, prompt_token_counts, limit)
 
     return asyncio.run(collect())
 
@@ -101,53 +120,51 @@ class _Buyer:
     journal: Journal
     ledger: Ledger
     timing: Timing
+    watcher: Watcher
+    tick: Tick | None
 
     async def buy(
-        self,
-        prompts: Sequence[Prompt],
-        token_counts: Mapping[str, int],
-        limit: int | None,
-        on_progress: Callable[[Progress], None] | None,
+        self, prompts: Sequence[Prompt], token_counts: Mapping[str, int], limit: int | None
     ) -> CollectionSummary:
         notes = [str(damage) for damage in self.journal.damage]
         if possibly_paid := sum(record.possibly_paid for record in self.journal.recovered):
             notes.append(f"{possibly_paid} requests of an interrupted run were possibly paid; they count as spent")
+        await watch_meter(self.server, self.ledger)
         settle_dead_reservations(self.journal, self.ledger, self.dataset)
-        await self._settle(tries=1)
+        await self._settle(tries=1, patient=False)
 
-        requests = [build_request(prompt, self.source, self.configuration) for prompt in prompts]
-        keyed = [(prompt, request, request_key(request)) for prompt, request in zip(prompts, requests, strict=True)]
-        missing = [row for row in keyed if not self.journal.is_settled(row[0].prompt_id, row[2])]
+        missing = [prompt for prompt in prompts if not self._is_settled(prompt)]
         asked = missing[:limit]
-        collection = Collection(self.dataset, self.server, self.journal, self.ledger, self.timing, on_progress)
         before = self._spent_usd()
+        endpoints: Sequence[Endpoint] = ()
         if asked:
-            price, note = await self._price()
+            endpoints, price, note = await self._endpoints()
             notes += note
-            await collection.run(
-                [
-                    Question(
-                        prompt.prompt_id,
-                        key,
-                        request,
-                        worst_case_usd(token_counts[prompt.prompt_id], request["max_tokens"], price),
-                    )
-                    for prompt, request, key in asked
-                ],
-                self.configuration.concurrency,
-            )
-            await self._settle(tries=1 if collection.stopped else self.timing.generation_tries)
+        origin = Origin.allowed(self.configuration.target, self.configuration.routing, endpoints)
+        collection = Collection(
+            self.dataset, self.server, self.journal, self.ledger, origin, self.timing, self.watcher, self.tick
+        )
+        if asked:
+            evidence = evidence_to_ask_for(endpoints, self.configuration.routing)
+            questions = (self._question(prompt, evidence, token_counts, price) for prompt in asked)
+            with interruptible(collection.interrupt):
+                await collection.run(questions, len(asked), self.configuration.concurrency)
+                stopped = collection.stopped is not None
+                await self._settle(tries=1 if stopped else self.timing.generation_tries, patient=not stopped)
         reached = collection.answered + collection.refused + collection.failed
+        if collection.strays:
+            notes.append(f"{collection.strays} answers are not from whom they were asked; they are never trained on")
         return CollectionSummary(
             dataset=self.dataset,
             prompts=len(prompts),
-            already=len(keyed) - len(missing),
+            already=len(prompts) - len(missing),
             answered=collection.answered,
             refused=collection.refused,
             failed=collection.failed,
             unaffordable=collection.unaffordable,
             left=len(missing) - reached - collection.unaffordable,
             attempts=collection.attempts,
+            strays=collection.strays,
             spent_usd=self._spent_usd() - before,
             unsettled=len(self.ledger.unsettled(self.dataset)),
             stopped=collection.stopped or self._budget_sentence(collection.unaffordable),
@@ -155,27 +172,44 @@ class _Buyer:
             notes=tuple(notes),
         )
 
-    async def _settle(self, tries: int) -> None:
-        await settle_from_generation(self.server, self.journal, self.ledger, self.dataset, self.timing, tries)
+    def _request(self, prompt: Prompt) -> dict[str, Any]:
+        return build_request(prompt, self.source, self.configuration)
 
-    async def _price(self) -> tuple[Price, list[str]]:
-        """The dearest price that routing allows, and what a person should know about it."""
+    def _is_settled(self, prompt: Prompt) -> bool:
+        return self.journal.is_settled(prompt.prompt_id, request_key(self._request(prompt)))
+
+    def _question(
+        self, prompt: Prompt, evidence: Mapping[str, Any], token_counts: Mapping[str, int], price: Price
+    ) -> Question:
+        request = self._request(prompt)
+        worst = worst_case_usd(token_counts[prompt.prompt_id], request["max_tokens"], price)
+        return Question(prompt.prompt_id, request_key(request), {**evidence, **request}, worst)
+
+    async def _settle(self, tries: int, patient: bool) -> None:
+        """Find out what is not known: exchanges with a name one by one, then the rest by the key's meter."""
+        await settle_from_generation(self.server, self.journal, self.ledger, self.dataset, self.timing, tries)
+        await settle_by_meter(self.server, self.ledger, self.timing, patient=patient)
+
+    async def _endpoints(self) -> tuple[Sequence[Endpoint], Price, list[str]]:
+        """The endpoints that routing allows, the dearest price among them, and what a person should know about it."""
         routing = self.configuration.routing
         status, document = await self.server.get(f"models/{self.configuration.target}/endpoints")
         endpoints = read_endpoints(document)
         if status != 200 or not endpoints:
             price = default_price(routing)
-            return price, [
+            sentence = (
                 f"the prices of {self.configuration.target} could not be had (status {status}): each request is "
                 f"reckoned at ${price.prompt * 1e6:g} and ${price.completion * 1e6:g} a million tokens"
-            ]
-        price_or_none = dearest_price(allowed_endpoints(endpoints, routing))
-        if price_or_none is None:
+            )
+            return (), price, [sentence]
+        allowed = allowed_endpoints(endpoints, routing)
+        dearest = dearest_price(allowed)
+        if dearest is None:
             raise CollectionError(
                 f"`routing` in the datasets file leaves no provider of {self.configuration.target}; there are: "
                 + ", ".join(sorted({e.slug for e in endpoints}))
             )
-        return price_or_none, []
+        return allowed, dearest, []
 
     def _spent_usd(self) -> float:
         return self.ledger.totals().datasets[self.dataset].spent_usd
@@ -184,7 +218,8 @@ class _Buyer:
         if not unaffordable:
             return None
         left = self.ledger.totals().datasets[self.dataset].left_usd
+        cap = "`budget_usd`" if self.tick is None else "`budget_usd` or `budget_usd_per_tick`"
         return (
             f"the budget ends here: {unaffordable} prompts of {self.dataset} might cost more than the ${left:.4f} that "
-            "is left; raise `budget_usd` in the datasets file, or lower `max_tokens`"
+            f"is left; raise {cap} in the datasets file, or lower `max_tokens`"
         )

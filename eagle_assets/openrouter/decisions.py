@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from eagle_assets.openrouter.outcome import ErrorDetails
 from eagle_assets.openrouter.wire import Response
 
 Outcome = Literal["answered", "retry", "refused", "fatal"]
@@ -32,19 +33,22 @@ class Decision:
     reason: str | None = None
 
 
-def retry_decision(status: int | None, response: Response) -> Decision:
+def retry_decision(status: int | None, response: Response, details: ErrorDetails | None = None) -> Decision:
     """The decision about one attempt; `status` is the HTTP status, None where no HTTP answer came.
 
-    An error's own code inside the body counts before the status line, which is often 200 all the same.
+    An error's own code inside the body counts before the status line, which is often 200 all the same. A 403 that
+    flags the prompt concerns no other.
     """
     if response.error is None and response.complete:
         return Decision("answered")
     reason = response.error or "the answer was cut before its end"
-    code = _code(status, response)
+    code = error_code(status, response)
     if isinstance(code, str):
         return Decision("refused" if code in REFUSED_CODES else "retry", reason)
     if code is None or code in RETRY_STATUSES or code >= 500:
         return Decision("retry", reason)
+    if code == 403 and details is not None and details.moderated:
+        return Decision("refused", f"the prompt was flagged by moderation ({code}: {reason})")
     if code in FATAL_STATUSES:
         return Decision("fatal", f"{FATAL_STATUSES[code]} ({code}: {reason})")
     if code >= 400:
@@ -63,12 +67,12 @@ def known_cost_usd(status: int | None, response: Response) -> float | None:
     if cost is not None and (cost > 0 or response.completion_tokens):
         return cost
     nothing_came = not (response.content or response.reasoning or response.tool_calls or response.usage)
-    if nothing_came and response.error is not None and _code(status, response) in NEVER_BILLED:
+    if nothing_came and response.error is not None and error_code(status, response) in NEVER_BILLED:
         return 0.0
     return None
 
 
-def _code(status: int | None, response: Response) -> int | str | None:
+def error_code(status: int | None, response: Response) -> int | str | None:
     """The body's code where it is an HTTP one, else a status that is none of success, else the body's word."""
     code = response.error_code
     if isinstance(code, str) and code.isascii() and code.isdigit():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -12,6 +12,7 @@ from eagle_assets.configuration import Routing
 from eagle_assets.openrouter.wire import as_count, as_dict, as_list, as_text
 
 MILLION = 1_000_000
+LOGPROBS = "logprobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,14 @@ def allowed_endpoints(endpoints: Iterable[Endpoint], routing: Routing) -> tuple[
     are left out here, so the dearest price is never taken too low.
     """
     fields = routing.as_request()
-    ignored, only = _slugs(fields["ignore"]), _slugs(fields.get("only") or ())
-    order = _slugs(fields.get("order") or ()) if routing.allow_fallbacks is False else set()
+    ignored, only = slugs_of(fields["ignore"]), slugs_of(fields.get("only") or ())
+    order = slugs_of(fields.get("order") or ()) if routing.allow_fallbacks is False else set()
     return tuple(
         e
         for e in endpoints
-        if not _named(e, ignored)
-        and (not only or _named(e, only))
-        and (not order or _named(e, order))
+        if not is_named_by(e, ignored)
+        and (not only or is_named_by(e, only))
+        and (not order or is_named_by(e, order))
         and _within(e.price, routing.max_price or {})
     )
 
@@ -99,6 +100,16 @@ def default_price(routing: Routing) -> Price:
     )
 
 
+def evidence_to_ask_for(allowed: Sequence[Endpoint], routing: Routing) -> dict[str, Any]:
+    """Fields of a request that ask for the bytes of each token, where one of the endpoints that may answer gives them.
+
+    Under `require_parameters` asking would leave out all others: then only where every one of them gives them.
+    """
+    giving = [LOGPROBS in endpoint.supported_parameters for endpoint in allowed]
+    asks = all(giving) if routing.require_parameters else any(giving)
+    return {LOGPROBS: True} if giving and asks else {}
+
+
 def worst_case_usd(prompt_tokens: int, max_tokens: int, price: Price) -> float:
     """The most that a request can cost: its prompt as counted here with something to spare, and all of `max_tokens`.
 
@@ -116,7 +127,7 @@ def _endpoint(row: Mapping[str, Any]) -> Endpoint | None:
         return None
     return Endpoint(
         provider=provider,
-        tag=(as_text(row.get("tag")) or _plain(provider)).lower(),
+        tag=(as_text(row.get("tag")) or plain_name(provider)).lower(),
         price=Price(prompt, completion, _dollars(pricing.get("request")) or 0.0),
         quantization=as_text(row.get("quantization")),
         context_tokens=as_count(row.get("context_length")),
@@ -136,17 +147,18 @@ def _dollars(value: object) -> float | None:
     return price if isfinite(price) and price >= 0 else None
 
 
-def _named(endpoint: Endpoint, slugs: set[str]) -> bool:
-    """Whether a routing list names this endpoint: by its tag, its slug or its display name."""
-    return bool({endpoint.tag, endpoint.slug, _plain(endpoint.provider)} & slugs)
+def is_named_by(endpoint: Endpoint, slugs: set[str]) -> bool:
+    """Whether a routing list, as `slugs_of` reads it, names this endpoint: by its tag, its slug or its display name."""
+    return bool({endpoint.tag, endpoint.slug, plain_name(endpoint.provider)} & slugs)
 
 
-def _slugs(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names} | {_plain(name) for name in names if "/" not in name}
+def slugs_of(names: Iterable[str]) -> set[str]:
+    """The names in a routing list, in each form that an endpoint may have them."""
+    return {name.lower() for name in names} | {plain_name(name) for name in names if "/" not in name}
 
 
-def _plain(name: str) -> str:
-    """A name without what display names and slugs differ in: "Moonshot AI" and "moonshotai" are one."""
+def plain_name(name: str) -> str:
+    """A provider's name without what display names and slugs differ in: "Moonshot AI" and "moonshotai" are one."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

@@ -11,23 +11,33 @@ import fcntl
 import os
 import struct
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from eagle_assets.openrouter.attempts import Attempt, JournalRecord, ended_record, with_generation
-from eagle_assets.openrouter.decisions import known_cost_usd, retry_decision
-from eagle_assets.openrouter.record_file import Damage, JournalError, RecordFile, read_records
-from eagle_assets.openrouter.wire import read_response
+from eagle_assets.openrouter.decisions import Decision, Outcome, known_cost_usd, retry_decision
+from eagle_assets.openrouter.outcome import error_details, read_outcome
+from eagle_assets.openrouter.record_file import (
+    Damage,
+    JournalError,
+    RecordFile,
+    placed_records,
+    read_records,
+    record_at,
+)
 
 INTERRUPTED = "interrupted: the process ended before the answer did"
 
 _ASKED, _BEGAN, _PIECE, _ENDED = b"A", b"B", b"P", b"E"
 _KEY = struct.Struct("<cQ")
 _SECONDS = struct.Struct("<d")
+_PIECE_START = _KEY.size + _SECONDS.size
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -41,18 +51,37 @@ class JournalReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read(self) -> Iterator[JournalRecord]:
-        """Every attempt that has ended, in the order in which they ended. Holds one body at a time, and those of
-        the attempts that were under way beside it."""
-        generations = self._generations()
-        replay = _Replay()
-        for payload in read_records(self._exchanges_path):
-            if (record := replay.feed(payload)) is not None:
-                yield with_generation(record, generations)
+    def read(self, prompt_ids: Iterable[str] | None = None) -> Iterator[JournalRecord]:
+        """Every attempt that has ended, one body in memory at a time: in the order in which they ended.
+
+        With `prompt_ids`: in the order of these prompts, then of the attempts at each, so that it does not depend on
+        when an answer came; attempts at other prompts come last.
+        """
+        index = _index(self._exchanges_path)
+        entries = index.ended
+        if prompt_ids is not None:
+            order = {prompt_id: place for place, prompt_id in enumerate(prompt_ids)}
+            entries = sorted(entries, key=lambda e: (order.get(e.prompt_id, len(order)), e.prompt_id, e.ordinal))
+        return self._load(entries)
 
     def find(self, exchange_id: str) -> JournalRecord | None:
-        """The record of one exchange, or None."""
-        return next((r for r in self.read() if r.exchange.exchange_id == exchange_id), None)
+        """The record of one exchange, or None; the server's own name of it will do too."""
+        entries = (e for e in _index(self._exchanges_path).ended if exchange_id in e.names)
+        return next(self._load(entries), None)
+
+    def _load(self, entries: Iterable[_Entry]) -> Iterator[JournalRecord]:
+        if not self._exchanges_path.exists():
+            return
+        generations = self._generations()
+        descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for entry in entries:
+                attempt = entry.attempt(descriptor)
+                ended = _document(record_at(descriptor, entry.end))
+                exchange = attempt.exchange(ended["transport_error"], _body_at(descriptor, attempt))
+                yield with_generation(ended_record(attempt, exchange, ended), generations)
+        finally:
+            os.close(descriptor)
 
     @property
     def _exchanges_path(self) -> Path:
@@ -156,17 +185,30 @@ class Journal(JournalReader):
 
     def receive(self, attempt: Attempt, piece: bytes, seconds: float) -> None:
         """Note a piece of the body, and when it came."""
-        attempt.add(piece, seconds)
-        self._append(_PIECE, attempt, _SECONDS.pack(seconds), piece)
+        place = self._append(_PIECE, attempt, _SECONDS.pack(seconds), piece)
+        attempt.add(piece, seconds, place)
 
-    def end(self, attempt: Attempt, transport_error: str | None = None, *, never_sent: bool = False) -> JournalRecord:
-        """Judge what has come, and note the end of an attempt. The caller syncs."""
-        exchange = attempt.exchange(transport_error)
-        response = read_response(exchange)
-        decision = retry_decision(exchange.status, response)
+    def end(
+        self,
+        attempt: Attempt,
+        transport_error: str | None = None,
+        *,
+        never_sent: bool = False,
+        overlong: bool = False,
+    ) -> JournalRecord:
+        """Judge what has come, and note the end of an attempt. The caller syncs.
+
+        `never_sent` says that the request surely did not leave, `overlong` that no honest answer is as long.
+        """
+        exchange = attempt.exchange(transport_error, self._body(attempt))
+        response = read_outcome(exchange)
+        decision = retry_decision(exchange.status, response, error_details(exchange.body) if response.error else None)
+        if overlong and decision.outcome == "retry":
+            decision = Decision("refused", transport_error)
         generation_id = response.response_id or attempt.header("x-generation-id")
+        answered = decision.outcome == "answered"
         ended = {
-            "exchange_id": generation_id if generation_id and generation_id not in self._ids else attempt.local_id,
+            "exchange_id": generation_id if answered and generation_id and self._is_new(generation_id) else None,
             "generation_id": generation_id,
             "model": response.model or exchange.model,
             "provider": response.provider,
@@ -174,11 +216,12 @@ class Journal(JournalReader):
             "reason": decision.reason,
             "transport_error": transport_error,
             "cost_usd": 0.0 if never_sent else known_cost_usd(exchange.status, response),
-            "ended_at": time.time(),
+            "ended_at": attempt.asked_at + time.monotonic() - attempt.began,
         }
+        ended["exchange_id"] = ended["exchange_id"] or attempt.local_id
         self._append(_ENDED, attempt, _encode(ended))
         record = ended_record(attempt, exchange, ended)
-        self._note(record)
+        self._note(record.exchange.exchange_id, record.prompt_id, record.request_key, record.outcome)
         return record
 
     def add_generation(self, generation_id: str, data: dict[str, Any]) -> None:
@@ -199,51 +242,108 @@ class Journal(JournalReader):
         """Bytes noted so far, of all attempts."""
         return self._exchanges.size
 
-    def _append(self, kind: bytes, attempt: Attempt, *data: bytes) -> None:
-        self._exchanges.append(_KEY.pack(kind, attempt.number), *data)
+    def _append(self, kind: bytes, attempt: Attempt, *data: bytes) -> int:
+        return self._exchanges.append(_KEY.pack(kind, attempt.number), *data)
 
-    def _note(self, record: JournalRecord) -> None:
-        self._ids.add(record.exchange.exchange_id)
-        if record.outcome in ("answered", "refused"):
-            self._settled.add((record.prompt_id, record.request_key))
+    def _body(self, attempt: Attempt) -> bytes:
+        if attempt.pieces is not None:
+            return b"".join(attempt.pieces)
+        descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _body_at(descriptor, attempt)
+        finally:
+            os.close(descriptor)
+
+    def _is_new(self, exchange_id: str) -> bool:
+        return exchange_id not in self._ids
+
+    def _note(self, exchange_id: str, prompt_id: str, request_key: str, outcome: Outcome) -> None:
+        self._ids.add(exchange_id)
+        if outcome in ("answered", "refused"):
+            self._settled.add((prompt_id, request_key))
 
     def _recover(self) -> tuple[JournalRecord, ...]:
-        replay = _Replay()
-        for payload in read_records(self._exchanges_path):
-            if (record := replay.feed(payload)) is not None:
-                self._note(record)
-                self._attempts[record.prompt_id, record.request_key] += 1
-        self._next = replay.highest + 1
-        for attempt in replay.open.values():
+        index = _index(self._exchanges_path)
+        for entry in index.ended:
+            self._note(entry.names[0], entry.prompt_id, entry.request_key, entry.outcome)
+            self._attempts[entry.prompt_id, entry.request_key] += 1
+        self._next = index.highest + 1
+        descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            open_attempts = [entry.attempt(descriptor) for entry in index.open]
+        finally:
+            os.close(descriptor)
+        for attempt in open_attempts:
             self._attempts[attempt.prompt_id, attempt.request_key] += 1
-        recovered = tuple(self.end(attempt, INTERRUPTED) for attempt in replay.open.values())
+        recovered = tuple(self.end(attempt, INTERRUPTED) for attempt in open_attempts)
         self.sync()
         return recovered
 
 
-class _Replay:
-    """Puts the records of a file together again."""
+@dataclass(slots=True)
+class _Entry:
+    """Where the records of one attempt lie, and what is needed to choose it; `names` once it has ended."""
 
-    def __init__(self) -> None:
-        self.open: dict[int, Attempt] = {}
-        self.highest = -1
+    number: int
+    prompt_id: str
+    request_key: str
+    ordinal: int
+    places: array[int]
+    end: int = 0
+    names: tuple[str, ...] = ()
+    outcome: Outcome = "retry"
 
-    def feed(self, payload: bytes) -> JournalRecord | None:
-        """The attempt that ends with this record, if one does."""
+    def attempt(self, descriptor: int) -> Attempt:
+        """The attempt as far as its records go, without its pieces."""
+        attempt = Attempt(number=self.number, **_document(record_at(descriptor, self.places[0])))
+        attempt.pieces = None
+        attempt.began = time.monotonic() - max(0.0, time.time() - attempt.asked_at)
+        for place in self.places[1:]:
+            payload = record_at(descriptor, place)
+            if payload[:1] == _PIECE:
+                attempt.add(payload[_PIECE_START:], _SECONDS.unpack_from(payload, _KEY.size)[0], place)
+            else:
+                document = _document(payload)
+                attempt.status = document["status"]
+                attempt.headers = tuple((key, value) for key, value in document["headers"])
+        return attempt
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The attempts of a journal: those that have ended, in that order, and those still open."""
+
+    ended: list[_Entry]
+    open: list[_Entry]
+    highest: int
+
+
+def _index(path: Path) -> _Index:
+    ended: list[_Entry] = []
+    under_way: dict[int, _Entry] = {}
+    highest = -1
+    for place, payload in placed_records(path):
         kind, number = _KEY.unpack_from(payload)
-        data = memoryview(payload)[_KEY.size :]
-        if kind == _PIECE:
-            self.open[number].add(bytes(data[_SECONDS.size :]), _SECONDS.unpack_from(data)[0])
-            return None
-        document = _decode(data)
         if kind == _ASKED:
-            self.highest = max(self.highest, number)
-            self.open[number] = Attempt(number=number, **document)
-        elif kind == _BEGAN:
-            attempt = self.open[number]
-            attempt.status = document["status"]
-            attempt.headers = tuple((key, value) for key, value in document["headers"])
+            asked = _document(payload)
+            highest = max(highest, number)
+            under_way[number] = _Entry(
+                number, asked["prompt_id"], asked["request_key"], asked["ordinal"], array("Q", [place])
+            )
         elif kind == _ENDED:
-            attempt = self.open.pop(number)
-            return ended_record(attempt, attempt.exchange(document["transport_error"]), document)
-        return None
+            entry, document = under_way.pop(number), _document(payload)
+            entry.end, entry.outcome = place, document["outcome"]
+            entry.names = tuple(filter(None, (document["exchange_id"], document["generation_id"])))
+            ended.append(entry)
+        else:
+            under_way[number].places.append(place)
+    return _Index(ended, list(under_way.values()), highest)
+
+
+def _document(payload: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = _decode(memoryview(payload)[_KEY.size :])
+    return document
+
+
+def _body_at(descriptor: int, attempt: Attempt) -> bytes:
+    return b"".join(record_at(descriptor, place)[_PIECE_START:] for place in attempt.places)

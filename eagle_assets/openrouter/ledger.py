@@ -7,37 +7,54 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
+from threading import Lock
 
 from eagle_assets.configuration import Configuration
+from eagle_assets.openrouter.entries import Open, Reservation, Settlement, Tick
+from eagle_assets.openrouter.totals import Sum, Totals, totals_of
 
 _NANO = 1_000_000_000
 
 # A row of `spending` is `reserved` while its request is under way; then `settled` at its real cost, or `unsettled`
 # at its worst case while the real one is unknown. `totals` is the sum of `spending`, kept in the same transactions.
+# Texts that are not known are empty. `meter` holds what the key's own meter showed before the first request left.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS spending (
     reservation_id TEXT PRIMARY KEY,
     dataset TEXT NOT NULL,
+    tick TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('reserved', 'unsettled', 'settled')),
     nano_usd INTEGER NOT NULL,
     worst_nano_usd INTEGER NOT NULL,
     generation_id TEXT,
+    provider TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
     reserved_at REAL NOT NULL,
     settled_at REAL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS open_spending ON spending (dataset, state) WHERE state != 'settled';
 CREATE TABLE IF NOT EXISTS totals (
     dataset TEXT NOT NULL,
+    tick TEXT NOT NULL,
+    provider TEXT NOT NULL,
     state TEXT NOT NULL,
     nano_usd INTEGER NOT NULL,
     requests INTEGER NOT NULL,
-    PRIMARY KEY (dataset, state)
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    PRIMARY KEY (dataset, tick, provider, state)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS meter (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    key_digest TEXT NOT NULL,
+    nano_usd INTEGER NOT NULL,
+    one_key INTEGER NOT NULL
+) STRICT;
 """
 
 
@@ -45,36 +62,11 @@ class LedgerError(Exception):
     """The ledger cannot be used; one sentence that says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """US dollars. `spent_usd` counts what is unsettled at its worst case; `unsettled` counts those requests."""
-
-    spent_usd: float
-    reserved_usd: float
-    left_usd: float
-    unsettled_usd: float
-    unsettled: int
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The whole budget, and each dataset's part of it: what is left to a dataset is never more than is left in all."""
-
-    budget_usd: float
-    all: Amounts
-    datasets: dict[str, Amounts]
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A row whose real cost is unknown; `generation_id` is None where the server never gave it a name."""
-
-    reservation_id: str
-    generation_id: str | None
-
-
 class Ledger:
-    """The budget as one process sees it. Every change is a transaction that excludes all other processes."""
+    """The budget as one process sees it. Every change is a transaction that excludes all other processes.
+
+    Methods may be called from any thread.
+    """
 
     def __init__(self, path: Path, budget_usd: float, dataset_budgets: Mapping[str, float | None]) -> None:
         """Open or make the ledger. `dataset_budgets` names the datasets, each with its own cap or None.
@@ -84,9 +76,10 @@ class Ledger:
         self._budget_usd = budget_usd
         self._dataset_budgets = dict(dataset_budgets)
         self._path = path
+        self._lock = Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._errors():
-            self._database = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._database = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
@@ -94,8 +87,7 @@ class Ledger:
     @classmethod
     def open(cls, home_folder: Path, configuration: Configuration) -> Ledger:
         """The ledger of a home folder, under the caps of a datasets file."""
-        caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
-        return cls(ledger_path(home_folder), configuration.budget_usd, caps)
+        return cls(ledger_path(home_folder), configuration.budget_usd, caps_of(configuration))
 
     def __enter__(self) -> Ledger:
         return self
@@ -104,45 +96,26 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        self._database.close()
+        with self._lock:
+            self._database.close()
 
-    def reserve(self, reservation_id: str, dataset: str, worst_usd: float) -> bool:
+    def reserve(self, reservation_id: str, dataset: str, worst_usd: float, tick: Tick | None = None) -> bool:
         """Set `worst_usd` aside before a request leaves; False where that would go over a cap."""
-        worst = _nano(worst_usd)
-        with self._transaction():
-            committed = dict(self._database.execute("SELECT dataset, sum(nano_usd) FROM totals GROUP BY 1").fetchall())
-            cap = self._dataset_budgets.get(dataset)
-            if sum(committed.values()) + worst > _cap(self._budget_usd) or (
-                cap is not None and committed.get(dataset, 0) + worst > _cap(cap)
-            ):
-                return False
-            self._database.execute(
-                "INSERT INTO spending VALUES (?, ?, 'reserved', ?, ?, NULL, ?, NULL)",
-                (reservation_id, dataset, worst, worst, time.time()),
-            )
-            self._add(dataset, "reserved", worst, 1)
-        return True
+        return self.apply([Reservation(reservation_id, dataset, worst_usd, tick)])[0]
 
     def settle(self, reservation_id: str, real_usd: float | None, generation_id: str | None = None) -> None:
         """End a reservation at its real cost. None is unknown: it stays at its worst case, to be settled later."""
+        self.apply([Settlement(reservation_id, real_usd, generation_id)])
+
+    def apply(self, entries: Sequence[Reservation | Settlement]) -> list[bool]:
+        """Enter these in one transaction, in order. False for a reservation that would go over a cap, else True.
+
+        Raises LedgerError, and then nothing was entered.
+        """
         with self._transaction():
-            row = self._database.execute(
-                "SELECT dataset, state, nano_usd, worst_nano_usd FROM spending WHERE reservation_id = ?",
-                (reservation_id,),
-            ).fetchone()
-            if row is None:
-                raise LedgerError(f"the ledger {self._path} has no reservation {reservation_id}")
-            dataset, state, before, worst = row
-            if real_usd is None and state == "settled":
-                return
-            after, new_state = (worst, "unsettled") if real_usd is None else (_nano(real_usd), "settled")
-            self._database.execute(
-                "UPDATE spending SET state = ?, nano_usd = ?, generation_id = coalesce(?, generation_id),"
-                " settled_at = ? WHERE reservation_id = ?",
-                (new_state, after, generation_id, time.time(), reservation_id),
-            )
-            self._add(dataset, state, -before, -1)
-            self._add(dataset, new_state, after, 1)
+            return [
+                self._reserve(entry) if isinstance(entry, Reservation) else self._settle(entry) for entry in entries
+            ]
 
     def reserved(self, dataset: str) -> list[str]:
         """Reservations of a dataset that were not ended. Whoever holds the dataset's journal knows them to be dead."""
@@ -152,11 +125,130 @@ class Ledger:
         """What is spent at its worst case, because the real cost is unknown."""
         return self._open(dataset, "unsettled")
 
+    def sums(self) -> list[Sum]:
+        """What was entered, summed up."""
+        with self._errors():
+            rows = self._database.execute(
+                "SELECT dataset, tick, provider, state, nano_usd / 1e9, requests, prompt_tokens, completion_tokens"
+                " FROM totals WHERE requests > 0 ORDER BY 1, 2, 3, 4"
+            )
+            return [Sum(*row) for row in rows]
+
     def totals(self) -> Totals:
         """Spent, reserved, left and unsettled, in all and for each dataset; also for those nothing was spent on."""
-        with self._errors():
-            rows = self._database.execute("SELECT dataset, state, nano_usd, requests FROM totals").fetchall()
-        return _totals(rows, self._budget_usd, self._dataset_budgets)
+        return totals_of(self.sums(), self._budget_usd, self._dataset_budgets)
+
+    def watch_meter(self, key_digest: str, usage_usd: float | None) -> bool:
+        """Whether the meter of this key tells what this ledger spent: it was read before the first request left, and
+        no other key has paid since. `usage_usd` is what it shows now, or None where only the question is asked."""
+        with self._transaction():
+            row = self._database.execute("SELECT key_digest, one_key FROM meter").fetchone()
+            if row is not None:
+                one_key = bool(row[1]) and row[0] == key_digest
+                if not one_key:
+                    self._database.execute("UPDATE meter SET one_key = 0")
+                return one_key
+            if usage_usd is None or self._database.execute("SELECT 1 FROM spending LIMIT 1").fetchone() is not None:
+                return False
+            self._database.execute("INSERT INTO meter VALUES (1, ?, ?, 1)", (key_digest, int(usage_usd * _NANO)))
+            return True
+
+    def unexplained_usd(self, usage_usd: float) -> float | None:
+        """What the meter shows beyond the costs that are known, within rounding; below 0 it lags behind.
+
+        None while a request is under way, or where the meter was not watched from the start.
+        """
+        with self._transaction():
+            nano = self._unexplained(usage_usd)
+            return None if nano is None else nano / _NANO
+
+    def settle_by_meter(self, usage_usd: float) -> int:
+        """Let what is unsettled cost together no more than the meter shows beyond the known costs, each in proportion
+        to its worst case. Returns how many were settled so; 0 where the meter does not tell, or would not lower it.
+        """
+        with self._transaction():
+            unexplained = self._unexplained(usage_usd)
+            rows = self._database.execute(
+                "SELECT reservation_id, worst_nano_usd FROM spending WHERE state = 'unsettled'"
+            ).fetchall()
+            worst = sum(nano for _, nano in rows)
+            if unexplained is None or unexplained < 0 or unexplained >= worst:
+                return 0
+            for reservation_id, nano in rows:
+                self._settle_at(reservation_id, -(-nano * unexplained // worst))
+            return len(rows)
+
+    def _unexplained(self, usage_usd: float) -> int | None:
+        """In nanodollars; exactly 0 where the difference is no more than rounding can explain."""
+        row = self._database.execute("SELECT nano_usd FROM meter WHERE one_key = 1").fetchone()
+        sums = self._database.execute("SELECT state, sum(nano_usd), sum(requests) FROM totals GROUP BY 1").fetchall()
+        nano = {state: amount for state, amount, _ in sums}
+        requests = {state: count for state, _, count in sums}
+        if row is None or requests.get("reserved", 0):
+            return None
+        unexplained = _nano(usage_usd) - row[0] - nano.get("settled", 0)
+        return 0 if abs(unexplained) <= 10 + 2 * sum(requests.values()) else unexplained
+
+    def _reserve(self, entry: Reservation) -> bool:
+        worst = _nano(entry.worst_usd)
+        select = self._database.execute
+        committed = dict(select("SELECT dataset, sum(nano_usd) FROM totals GROUP BY 1").fetchall())
+        cap = self._dataset_budgets.get(entry.dataset)
+        if sum(committed.values()) + worst > _cap(self._budget_usd) or (
+            cap is not None and committed.get(entry.dataset, 0) + worst > _cap(cap)
+        ):
+            return False
+        tick = entry.tick
+        if tick is not None and tick.budget_usd is not None:
+            (in_tick,) = select(
+                "SELECT coalesce(sum(nano_usd), 0) FROM totals WHERE dataset = ? AND tick = ?",
+                (entry.dataset, tick.name),
+            ).fetchone()
+            if in_tick + worst > _cap(tick.budget_usd):
+                return False
+        name = tick.name if tick is not None else ""
+        self._database.execute(
+            "INSERT INTO spending VALUES (?, ?, ?, 'reserved', ?, ?, NULL, '', 0, 0, ?, NULL)",
+            (entry.reservation_id, entry.dataset, name, worst, worst, time.time()),
+        )
+        self._add(entry.dataset, name, "", "reserved", worst, 1, 0, 0)
+        return True
+
+    def _settle(self, entry: Settlement) -> bool:
+        row = self._database.execute(
+            "SELECT dataset, tick, provider, state, nano_usd, prompt_tokens, completion_tokens, worst_nano_usd"
+            " FROM spending WHERE reservation_id = ?",
+            (entry.reservation_id,),
+        ).fetchone()
+        if row is None:
+            raise LedgerError(f"the ledger {self._path} has no reservation {entry.reservation_id}")
+        dataset, tick, provider, state, before, prompt, completion, worst = row
+        if entry.real_usd is None and state == "settled":
+            return True
+        known = _nano(entry.real_usd) if entry.real_usd is not None else None
+        after, new_state = (worst, "unsettled") if known is None else (known, "settled")
+        new_provider = entry.provider or provider
+        new_prompt, new_completion = entry.prompt_tokens or prompt, entry.completion_tokens or completion
+        self._database.execute(
+            "UPDATE spending SET state = ?, nano_usd = ?, generation_id = coalesce(?, generation_id), provider = ?,"
+            " prompt_tokens = ?, completion_tokens = ?, settled_at = ? WHERE reservation_id = ?",
+            (
+                new_state,
+                after,
+                entry.generation_id,
+                new_provider,
+                new_prompt,
+                new_completion,
+                time.time(),
+                entry.reservation_id,
+            ),
+        )
+        self._add(dataset, tick, provider, state, -before, -1, -prompt, -completion)
+        self._add(dataset, tick, new_provider, new_state, after, 1, new_prompt, new_completion)
+        return True
+
+    def _settle_at(self, reservation_id: str, nano: int) -> None:
+        self._settle(Settlement(reservation_id, nano / _NANO))
 
     def _open(self, dataset: str, state: str) -> list[Open]:
         with self._errors():
@@ -167,11 +259,13 @@ class Ledger:
             )
             return [Open(*row) for row in rows]
 
-    def _add(self, dataset: str, state: str, nano_usd: int, requests: int) -> None:
+    def _add(self, dataset: str, tick: str, provider: str, state: str, *amounts: int) -> None:
         self._database.execute(
-            "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-            " SET nano_usd = nano_usd + excluded.nano_usd, requests = requests + excluded.requests",
-            (dataset, state, nano_usd, requests),
+            "INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET nano_usd = nano_usd + excluded.nano_usd, requests = requests + excluded.requests,"
+            " prompt_tokens = prompt_tokens + excluded.prompt_tokens,"
+            " completion_tokens = completion_tokens + excluded.completion_tokens",
+            (dataset, tick, provider, state, *amounts),
         )
 
     @contextmanager
@@ -188,47 +282,33 @@ class Ledger:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise LedgerError(f"the ledger {self._path} cannot be used: {error}") from error
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise LedgerError(f"the ledger {self._path} cannot be used: {error}") from error
 
 
 def ledger_path(home_folder: Path) -> Path:
     return home_folder / "ledger.sqlite"
 
 
+def caps_of(configuration: Configuration) -> dict[str, float | None]:
+    """The datasets that are bought, each with its own cap or None."""
+    return {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
+
+
+def budget_sums(home_folder: Path, configuration: Configuration) -> list[Sum]:
+    """What the ledger of a home folder holds; makes nothing where nothing was spent yet. Raises LedgerError."""
+    if not ledger_path(home_folder).exists():
+        return []
+    with Ledger.open(home_folder, configuration) as ledger:
+        return ledger.sums()
+
+
 def budget_totals(home_folder: Path, configuration: Configuration) -> Totals:
     """The totals of a home folder; makes nothing where nothing was spent yet. Raises LedgerError."""
-    if not ledger_path(home_folder).exists():
-        caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
-        return _totals([], configuration.budget_usd, caps)
-    with Ledger.open(home_folder, configuration) as ledger:
-        return ledger.totals()
-
-
-def _totals(
-    rows: list[tuple[str, str, int, int]], budget_usd: float, dataset_budgets: Mapping[str, float | None]
-) -> Totals:
-    everything = _amounts(rows, budget_usd)
-    datasets = {}
-    for name in sorted({*dataset_budgets, *(row[0] for row in rows)}):
-        own = [row for row in rows if row[0] == name]
-        cap = dataset_budgets.get(name)
-        datasets[name] = _amounts(own, cap, at_most=everything.left_usd)
-    return Totals(budget_usd, everything, datasets)
-
-
-def _amounts(rows: list[tuple[str, str, int, int]], cap_usd: float | None, at_most: float = float("inf")) -> Amounts:
-    nano = {state: sum(n for _, s, n, _ in rows if s == state) for state in ("reserved", "unsettled", "settled")}
-    left = at_most if cap_usd is None else min(at_most, (_cap(cap_usd) - sum(nano.values())) / _NANO)
-    return Amounts(
-        spent_usd=(nano["settled"] + nano["unsettled"]) / _NANO,
-        reserved_usd=nano["reserved"] / _NANO,
-        left_usd=max(0.0, left),
-        unsettled_usd=nano["unsettled"] / _NANO,
-        unsettled=sum(requests for _, state, _, requests in rows if state == "unsettled"),
-    )
+    return totals_of(budget_sums(home_folder, configuration), configuration.budget_usd, caps_of(configuration))
 
 
 def _nano(usd: float) -> int:

@@ -65,12 +65,17 @@ class RecordFile:
             _sync_folder(path.parent)
         return file
 
-    def append(self, *parts: bytes) -> None:
-        """Append one record made of `parts`. Raises JournalError where it cannot be written; the file stays whole."""
+    def append(self, *parts: bytes) -> int:
+        """Append one record made of `parts`; returns where its payload begins.
+
+        Raises JournalError where it cannot be written; the file stays whole.
+        """
         payload = b"".join(parts)
         if not payload:
             raise ValueError("an empty record cannot be told from a hole in the file")
+        start = self.size + _HEAD.size
         self._write(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
+        return start
 
     def sync(self) -> None:
         """Make everything that is appended durable; costs nothing where it is so already. Any thread may call it."""
@@ -101,15 +106,29 @@ class RecordFile:
         except OSError as error:
             os.ftruncate(self._descriptor, self.size)
             raise JournalError(f"cannot write to {self.path}: {error.strerror}; nothing is lost so far") from error
+        except BaseException:  # a signal's handler may raise between any two instructions
+            os.ftruncate(self._descriptor, self.size)
+            raise
         self.size += len(data)
 
 
 def read_records(path: Path) -> Iterator[bytes]:
     """The payloads in a file, up to its end or its first damaged record. Takes no lock: the file may be growing."""
+    return (payload for _, payload in placed_records(path))
+
+
+def placed_records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """As `read_records`, each payload behind the place where it begins."""
     if path.exists():
         with path.open("rb") as file:
-            for _, payload in _whole_records(file):
-                yield payload
+            for end, payload in _whole_records(file):
+                yield end - len(payload), payload
+
+
+def record_at(descriptor: int, start: int) -> bytes:
+    """The payload that begins there, in a file that is open to read and was read before."""
+    length, _ = _HEAD.unpack(os.pread(descriptor, _HEAD.size, start - _HEAD.size))
+    return os.pread(descriptor, length, start)
 
 
 def _whole_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -61,3 +61,31 @@ async def settle_from_generation(
 
     named = [(row.reservation_id, row.generation_id) for row in ledger.unsettled(dataset) if row.generation_id]
     await asyncio.gather(*(settle(reservation_id, generation_id) for reservation_id, generation_id in named))
+
+
+async def watch_meter(server: Server, ledger: Ledger) -> None:
+    """Note what the key's meter shows before the first request of this ledger leaves."""
+    if not ledger.watch_meter(server.key_digest, None):
+        ledger.watch_meter(server.key_digest, await server.meter_usd())
+
+
+async def settle_by_meter(server: Server, ledger: Ledger, timing: Timing, *, patient: bool) -> int:
+    """Bound what nobody told by what the key's meter shows: gateway errors and requests cut before they had a name.
+
+    Where the meter shows exactly the known costs, the unknown ones are nothing. Where it shows more, it must first
+    stand still for a while, with no request under way: it may lag behind. It never makes anything cheaper than that.
+    Returns how many were settled.
+    """
+    if not ledger.totals().all.unsettled or not ledger.watch_meter(server.key_digest, None):
+        return 0
+    shown = await server.meter_usd()
+    if shown is None:
+        return 0
+    unexplained = ledger.unexplained_usd(shown)
+    if unexplained != 0.0:
+        if unexplained is None or not patient:
+            return 0
+        await asyncio.sleep(timing.meter_quiet)
+        if await server.meter_usd() != shown:
+            return 0
+    return ledger.settle_by_meter(shown)

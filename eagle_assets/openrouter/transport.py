@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -14,6 +16,18 @@ from eagle_assets.openrouter.attempts import Attempt
 from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.redaction import StreamRedactor, redacted
 from eagle_assets.openrouter.timing import Timing
+from eagle_assets.openrouter.wire import as_dict
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What went wrong with the transport: `never_sent` where the request surely did not leave, `overlong` where more
+    came than any answer may hold."""
+
+    sentence: str
+    never_sent: bool = False
+    overlong: bool = False
+    timed_out: bool = False
 
 
 class Server:
@@ -32,17 +46,28 @@ class Server:
             timeout=httpx.Timeout(None, connect=timing.connect),
         )
 
+    @property
+    def key_digest(self) -> str:
+        """Tells keys apart, and tells nothing of the key."""
+        return hashlib.sha256(f"eagle-assets ledger {self._key}".encode()).hexdigest()[:16]
+
+    async def meter_usd(self) -> float | None:
+        """What this key has spent so far in all, by `/key`; None where that cannot be had."""
+        status, document = await self.get("key")
+        usage = as_dict(as_dict(document).get("data")).get("usage")
+        if status != 200 or not isinstance(usage, int | float) or isinstance(usage, bool) or usage < 0:
+            return None
+        return float(usage)
+
     async def __aenter__(self) -> Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    async def ask(self, attempt: Attempt, journal: Journal) -> tuple[str | None, bool]:
-        """Send the request of `attempt` and note all that comes.
-
-        Returns what went wrong with the transport, if anything did, and whether the request surely never left.
-        """
+    async def ask(self, attempt: Attempt, journal: Journal) -> Trouble | None:
+        """Send the request of `attempt` and note all that comes. Returns what went wrong with the transport, if
+        anything did."""
         clock = _Clock(self._timing)
         redactor = StreamRedactor(self._key)
         try:
@@ -59,16 +84,19 @@ class Server:
                         if kept := redactor.feed(piece):
                             journal.receive(attempt, kept, clock.seconds)
                         deadline.reschedule(clock.next_byte)
+                        if attempt.size > self._timing.body_most:
+                            most = self._timing.body_most >> 20
+                            return Trouble(f"given up: more than {most} MiB came without an end", overlong=True)
         except TimeoutError:
-            return self._timed_out(attempt, clock), False
+            return Trouble(self._timed_out(attempt, clock), timed_out=True)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError) as error:
             cause = error.__cause__ or error
             never_sent = isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            return redacted(f"{type(cause).__name__}: {cause}", self._key), never_sent
+            return Trouble(redacted(f"{type(cause).__name__}: {cause}", self._key), never_sent=never_sent)
         finally:
             if rest := redactor.rest():
                 journal.receive(attempt, rest, clock.seconds)
-        return None, False
+        return None
 
     async def get(self, path: str, **params: str) -> tuple[int | None, Any]:
         """Status and JSON document of a GET; None for what did not come, or is no JSON."""

@@ -39,12 +39,17 @@ def test_budget_shows_spent_reserved_and_left(environment: Path) -> None:
     shown = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)
     assert (shown["spent_usd"], shown["reserved_usd"], shown["left_usd"]) == (0.75, 2, 7.25)
     assert (shown["unsettled_usd"], shown["unsettled"]) == (0.5, 1)
+    assert shown["fee_usd"] == pytest.approx(0.75 * 0.055)
     assert shown["datasets"]["B3"] == {
         "spent_usd": 0.25,
         "reserved_usd": 0,
         "left_usd": 3.75,
         "unsettled_usd": 0,
         "unsettled": 0,
+        "fee_usd": 0.01375,
+        "requests": 1,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
     }
     table = CliRunner().invoke(main, ["budget"]).output
     assert "0.7500" in table

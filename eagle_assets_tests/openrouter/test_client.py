@@ -17,9 +17,10 @@ import pytest
 from eagle_assets.configuration import Configuration, Settings
 from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionError, CollectionSummary, collect_missing
-from eagle_assets.openrouter.collection import Progress, retry_after
+from eagle_assets.openrouter.collection import retry_after
 from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import Ledger
+from eagle_assets.openrouter.progress import Progress
 from eagle_assets.openrouter.record_file import JournalError
 from eagle_assets.openrouter.requests import Prompt
 from eagle_assets.openrouter.timing import Timing
@@ -272,18 +273,33 @@ def test_retry_after_is_seconds_or_a_date(tmp_path: Path) -> None:
     assert retry_after(with_headers(), now) is None
 
 
-def test_a_cancelled_run_notes_what_is_in_flight_and_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_records_what_is_in_flight_after_the_grace(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
     with serving(Router({f"p{i}": ["stall"] for i in range(4)})) as router:
-        process = subprocess.Popen(
-            [sys.executable, "-c", COLLECTOR, str(tmp_path), router.url, "4"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        process = collector(tmp_path, router, 9, grace=0.3)
+        wait_for(lambda: router.most_at_once == 8)
+        process.send_signal(number)
+        assert process.wait(timeout=15) == status
+    records = {r.prompt_id: r for r in open_journal(tmp_path, "B3").read()}
+    cancelled = [r for r in records.values() if str(r.exchange.transport_error).startswith("cancelled")]
+    assert {r.prompt_id for r in cancelled} == {f"id of p{i}" for i in range(4)}
+    assert all(records[f"id of p{i}"].outcome == "answered" for i in range(4, 8))
+    with Ledger.open(tmp_path, configuration()) as ledger:
+        assert ledger.reserved("B3") == []
+    assert spent(tmp_path) == pytest.approx(8 * COST_USD)
+
+
+def test_a_second_interruption_takes_effect_at_once(tmp_path: Path) -> None:
+    with serving(Router({f"p{i}": ["stall"] for i in range(4)})) as router:
+        process = collector(tmp_path, router, 4, grace=60)
         wait_for(lambda: router.most_at_once == 4)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=15)
-    assert process.returncode != 0
-    assert b"KeyboardInterrupt" in errors
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=15) == -signal.SIGINT
     records = list(open_journal(tmp_path, "B3").read())
     assert len(records) == 4
     assert all(str(r.exchange.transport_error).startswith("cancelled") for r in records)
@@ -294,11 +310,20 @@ def test_a_cancelled_run_notes_what_is_in_flight_and_goes(tmp_path: Path) -> Non
 
 COLLECTOR = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from eagle_assets_tests.openrouter.router import Router
-from eagle_assets_tests.openrouter.test_client import collect
-collect(Path(sys.argv[1]), Router(url=sys.argv[2]), *(f"p{i}" for i in range(int(sys.argv[3]))))
+from eagle_assets_tests.openrouter.test_client import QUICK, collect
+home, url, prompts, grace = sys.argv[1:5]
+timing = replace(QUICK, between_bytes=60, total=60, grace=float(grace))
+collect(Path(home), Router(url=url), *(f"p{i}" for i in range(int(prompts))), timing=timing)
 """
+
+
+def collector(home: Path, router: Router, prompts: int, grace: float = 10.0) -> subprocess.Popen[bytes]:
+    """A process that collects so many prompts."""
+    arguments = [str(home), router.url, str(prompts), str(grace)]
+    return subprocess.Popen([sys.executable, "-c", COLLECTOR, *arguments], stderr=subprocess.DEVNULL)
 
 
 def wait_for(condition: Any) -> None:
@@ -314,7 +339,7 @@ def test_kill_9_at_any_instant_then_a_run_to_the_end(tmp_path: Path) -> None:
     with serving(Router(pause=0.1)) as router:
         for _ in range(kills):
             target = sum(router.asked.values()) + instants.randrange(1, 20)
-            process = subprocess.Popen([sys.executable, "-c", COLLECTOR, str(tmp_path), router.url, "80"])
+            process = collector(tmp_path, router, 80)
             wait_for(lambda target=target: sum(router.asked.values()) >= target)
             time.sleep(instants.uniform(0, 0.1))
             process.kill()
@@ -345,12 +370,15 @@ def test_a_full_disk_is_a_clear_stop(tmp_path: Path) -> None:
     code = (
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
-        + COLLECTOR.replace("collect(Path", "summary = collect(Path")
+        + COLLECTOR.replace("collect(Path(home)", "summary = collect(Path(home)")
         + "\nimport json; print(json.dumps([summary.fatal, summary.stopped, summary.answered]))"
     )
     with serving(Router()) as router:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path), router.url, "200"], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, str(tmp_path), router.url, "200", "10"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         fatal, stopped, answered = json.loads(done.stdout)
         assert fatal

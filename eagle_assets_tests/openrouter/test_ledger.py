@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eagle_assets.openrouter.ledger import Ledger, LedgerError, Open, ledger_path
+from eagle_assets.openrouter.entries import Open
+from eagle_assets.openrouter.ledger import Ledger, LedgerError, ledger_path
 
 
 def ledger(home: Path, budget: float = 10.0, **datasets: float | None) -> Ledger:
