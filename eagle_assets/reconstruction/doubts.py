@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.layouts import layout_notes
 from eagle_assets.reconstruction.observation import EdgeView
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate
@@ -70,7 +69,7 @@ def doubts(
     found.reasons += text_notes(reading)
     # Providers that are known to tell reasoning from content can be believed where there is none.
     believed = {"finish_length"} if unsettled else {"finish_length", "think_position_unknown"}
-    found.reasons += [note for note in layout_notes(reading) if note not in believed]
+    found.reasons += [note for note in reading.layout_notes if note not in believed]
     found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in UNPROVABLE]
     if group is not None and unsettled is None:
         _weigh_residual_error(found, reading, group, calibration, edges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,24 +11,33 @@ from eagle_assets.serving.output import Ids, Output, join_output
 from eagle_assets.targets.target import Markers
 from eagle_assets.targets.vocabulary import Vocabulary
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 class EncodedTexts:
-    """Texts of a batch with their canonical ids. The empty text is in every batch.
-
-    Raises KeyError for a text that is not in the batch.
-    """
+    """Texts of a batch with their canonical ids; a text that is not in the batch is encoded when it is asked for."""
 
     def __init__(self, vocabulary: Vocabulary, texts: Iterable[str]) -> None:
-        self._row = {text: i for i, text in enumerate(dict.fromkeys(("", *texts)))}
+        self._vocabulary = vocabulary
+        self._row = {text: i for i, text in enumerate(dict.fromkeys(texts))}
         self._batch = vocabulary.encode_batch([encodable(text) for text in self._row])
         self._lengths = np.diff(self._batch.offsets).tolist()
+        self._late: dict[str, Ids] = {"": ()}
 
     def count(self, text: str) -> int:
         """Number of tokens."""
-        return self._lengths[self._row[text]]
+        row = self._row.get(text)
+        return len(self._encoded_late(text)) if row is None else self._lengths[row]
 
     def ids(self, text: str) -> Ids:
-        return tuple(self._batch.row(self._row[text]).tolist())
+        row = self._row.get(text)
+        return self._encoded_late(text) if row is None else tuple(self._batch.row(row).tolist())
+
+    def _encoded_late(self, text: str) -> Ids:
+        ids = self._late.get(text)
+        if ids is None:
+            ids = self._late[text] = tuple(self._vocabulary.encode(encodable(text)))
+        return ids
 
     def length(self, output: Output[str]) -> int:
         """Number of ids of an output."""
@@ -39,9 +49,9 @@ class EncodedTexts:
 
 def encodable(text: str) -> str:
     """The text with U+FFFD for half surrogate pairs, which have no bytes and so no tokens."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode() if has_surrogate(text) else text
+    return _SURROGATE.sub("\ufffd", text) if has_surrogate(text) else text
 
 
 def has_surrogate(text: str) -> bool:
     """Whether half a surrogate pair stands in the text (JSON can hold one, no tokenizer can make one)."""
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    return not text.isascii() and _SURROGATE.search(text) is not None

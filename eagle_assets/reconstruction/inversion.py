@@ -9,7 +9,6 @@ from eagle_assets.reconstruction.arguments import other_spellings
 from eagle_assets.reconstruction.calibration import GroupCalibration
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.layouts import layouts
 from eagle_assets.reconstruction.observation import texts_to_count
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.survivor import Hypothesis
@@ -58,12 +57,9 @@ def hypotheses_of(group: GroupCalibration | None) -> tuple[Hypothesis, ...]:
 def texts_to_invert(reading: Reading, group: GroupCalibration | None) -> Iterator[str]:
     """Every text whose ids or count `find_inversions` and the judgement of its result ask for."""
     assert reading.situation is not None
-    first, *_ = layouts(reading)
-    yield from texts_to_count(reading, first)
+    yield from texts_to_count(reading, reading.layouts[0])
     for _, _, output, _ in _readings(reading, hypotheses_of(group)):
         yield from output.segments()
-        for _, respelled in other_spellings(output):
-            yield from respelled.segments()
 
 
 def find_inversions(reading: Reading, group: GroupCalibration | None, texts: EncodedTexts) -> list[Inversion]:
@@ -105,7 +101,7 @@ def _readings(
     """Every layout under every convention that can have shown it: (as shown, convention, undone, codes)."""
     assert reading.situation is not None
     for hypothesis in hypotheses:
-        for layout in layouts(reading):
+        for layout in reading.layouts:
             output = hypothesis.invert(layout.output, reading.situation)
             if output is not None:
                 yield layout.output, hypothesis, output, layout.codes

@@ -12,7 +12,6 @@ from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids
 from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates, texts_to_invert
-from eagle_assets.reconstruction.layouts import layout_notes, layouts
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction, Verdict
@@ -174,7 +173,7 @@ class _Case:
         return found
 
     def _edges(self) -> dict[Edge, EdgeView]:
-        return edge_views(self._reading, layouts(self._reading)[0], self._texts)
+        return edge_views(self._reading, self._reading.layouts[0], self._texts)
 
     def _say(
         self,
@@ -190,7 +189,7 @@ class _Case:
             self._evidence["convention"] = best.hypothesis.name
             self._evidence["count_difference"] = best.difference
             output_ids = best.ids(self._texts, self._situation) if output_ids is None else output_ids
-        reasons += [*layout_notes(self._reading), *text_notes(self._reading), *self._response.notes]
+        reasons += [*self._reading.layout_notes, *text_notes(self._reading), *self._response.notes]
         others = candidates[: _MOST_CANDIDATES - 1]
         return _said(self._reading, verdict, output_ids, self._prompt_ids, reasons, self._evidence, others)
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from eagle_assets.openrouter.wire import ReceivedCall, Response
-from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.serving.output import Call, NotInGrammar, Output
 from eagle_assets.serving.served import Situation
 
@@ -28,10 +27,8 @@ class Layout:
     codes: tuple[str, ...] = ()
 
 
-def layouts(reading: Reading) -> list[Layout]:
-    """Every layout of a usable reading, the plainest first."""
-    response, situation = reading.response, reading.situation
-    assert situation is not None
+def layouts(response: Response, situation: Situation) -> list[Layout]:
+    """Every layout of a usable response, the plainest first."""
     found = _with_markers_as_tokens(response, situation)
     plain = _plain(response, situation)
     if response.finish_reason == "length":
@@ -42,9 +39,8 @@ def layouts(reading: Reading) -> list[Layout]:
     return [plain, *found]
 
 
-def layout_notes(reading: Reading) -> tuple[str, ...]:
+def layout_notes(response: Response, situation: Situation | None, tool_choice: object) -> tuple[str, ...]:
     """Codes for what makes the place of a marker unknown, whichever layout is right."""
-    response, situation = reading.response, reading.situation
     notes = []
     if response.finish_reason == "length":
         notes.append("finish_length")
@@ -54,8 +50,7 @@ def layout_notes(reading: Reading) -> tuple[str, ...]:
         notes.append("think_position_unknown")
     if response.finish_reason == "tool_calls" and response.native_finish_reason == "stop":
         notes.append("finish_reasons_differ")
-    choice = reading.exchange.request.get("tool_choice")
-    if response.tool_calls and (isinstance(choice, dict) or choice == "required"):
+    if response.tool_calls and (isinstance(tool_choice, dict) or tool_choice == "required"):
         notes.append("forced_tool_choice")
     return tuple(notes)
 

@@ -13,14 +13,14 @@ from typing import Literal
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank, without_blank
-from eagle_assets.reconstruction.layouts import Layout, layout_notes
+from eagle_assets.reconstruction.layouts import Layout
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.serving.convention import Edge
 
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
-_CONTEXT = 48  # characters beside an edge: pre-tokens are local, so this decides how the edge tokenises
+_CONTEXT = 24  # characters beside an edge: pre-tokens are local, so this decides how the edge tokenises
 
 
 IndexRisk = Literal["single", "parallel", "history"]
@@ -73,7 +73,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_lengt
     """What a reading says; None where it says nothing: no count, or markers whose places are open."""
     situation, count = reading.situation, reading.completion_tokens
     output = primary.output
-    if situation is None or count is None or not output.stopped or layout_notes(reading):
+    if situation is None or count is None or not output.stopped or reading.layout_notes:
         return None
     respaced = with_python_spacing(output)
     prompt_tokens = reading.response.prompt_tokens

@@ -8,6 +8,7 @@ from typing import Any
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Response, as_count, as_dict, as_list, read_response
+from eagle_assets.reconstruction.layouts import Layout, layout_notes, layouts
 from eagle_assets.serving.served import Situation
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.target import Target, UnknownTarget
@@ -36,6 +37,16 @@ class Reading:
         count = self.response.completion_tokens or native or None
         reasoning = self.response.reasoning_tokens
         return None if count is not None and reasoning is not None and reasoning > count else count
+
+    @cached_property
+    def layouts(self) -> list[Layout]:
+        """Every layout of the response, the plainest first; none where it is unusable."""
+        return [] if self.unusable or self.situation is None else layouts(self.response, self.situation)
+
+    @cached_property
+    def layout_notes(self) -> tuple[str, ...]:
+        """Codes for what makes the place of a marker unknown, whichever layout is right."""
+        return layout_notes(self.response, self.situation, self.exchange.request.get("tool_choice"))
 
     @property
     def count_notes(self) -> tuple[str, ...]:

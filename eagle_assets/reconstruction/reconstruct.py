@@ -10,7 +10,6 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.judgement import judge, texts_to_judge
-from eagle_assets.reconstruction.layouts import layouts
 from eagle_assets.reconstruction.observation import Observation, observe, texts_to_count
 from eagle_assets.reconstruction.reading import Reading, read
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -38,7 +37,7 @@ def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iter
 def _observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
     rendered: Counter[tuple[str, str | None]] = Counter()
     for batch in _batches(exchanges):
-        pairs = [(r, layouts(r)[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]
+        pairs = [(r, r.layouts[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]
         texts = EncodedTexts(kimi_vocabulary(), (t for r, layout in pairs for t in texts_to_count(r, layout)))
         for reading, layout in pairs:
             group = (reading.exchange.model, reading.provider)
