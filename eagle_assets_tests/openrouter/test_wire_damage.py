@@ -55,6 +55,7 @@ def check_types(response: Response) -> None:
     assert type(response.complete) is bool
     for count in (response.prompt_tokens, response.completion_tokens, response.reasoning_tokens):
         assert count is None or (type(count) is int and 0 <= count < 2**31)
+    assert response.cost_usd is None or (type(response.cost_usd) is float and response.cost_usd >= 0)
     for ids in (response.token_ids, response.prompt_token_ids):
         assert ids is None or (type(ids) is tuple and ids and all(type(i) is int for i in ids))
     assert response.logprobs is None or all(type(entry) is dict for entry in response.logprobs)
@@ -119,13 +120,13 @@ def test_any_bytes_can_be_read(body: bytes) -> None:
     check_types(received(body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(damaged_bodies(streamed=False))
 def test_damaged_json_bodies_can_be_read(body: bytes) -> None:
     check_types(received(body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(damaged_bodies(streamed=True))
 def test_damaged_streams_can_be_read(body: bytes) -> None:
     check_types(received(body))
@@ -168,7 +169,7 @@ def streams(draw: st.DrawFn, reasoning: str, content: str, arguments: str | None
     return (body + f"data:{space}[DONE]{end}{end}").encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), reasoning=texts, content=texts, arguments=st.none() | texts)
 def test_an_answer_is_the_same_however_it_is_cut_and_framed(
     data: st.DataObject, reasoning: str, content: str, arguments: str | None
