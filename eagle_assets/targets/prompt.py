@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count, groupby
 from typing import Any
 
@@ -32,23 +32,61 @@ def prompt_ids(target: Target, request: dict[str, Any]) -> list[int]:
     Thinking is what `target.thinks(request)` says. Raises PromptError for messages or tools that have no
     rendering: an unknown role, parts that are no text, a text with half a surrogate pair.
     """
-    messages, tools, seal = _sealed(_checked_messages(request.get("messages")), _checked_tools(request.get("tools")))
-    renderer = _renderer(target, target.thinks(request))
+    messages, tools = _checked_messages(request.get("messages")), _checked_tools(request.get("tools"))
+    thinking = target.thinks(request)
+    encode = target.vocabulary.encode
+    try:
+        if all(message.keys() == _PLAIN and message["role"] in ("system", "user") for message in messages):
+            roles = tuple(message["role"] for message in messages)
+            template = _template(target, thinking, roles, json.dumps(tools))
+            texts = [message["content"] for message in messages]
+            return [i for run in template for i in (run if isinstance(run, tuple) else encode(_filled(run, texts)))]
+        messages, tools, seal = _sealed(messages, tools)
+        runs = _rendered(target, thinking, messages, tools)
+        return [i for run in runs for i in (run if isinstance(run, tuple) else encode(run.replace(seal, "")))]
+    except UnicodeEncodeError:
+        raise PromptError("a text of the request has half a surrogate pair, which no tokenizer can encode") from None
+
+
+_PLAIN = {"role", "content"}
+_SLOT = re.compile("\ue000(\\d+)\ue001")
+
+
+@lru_cache(maxsize=256)
+def _template(target: Target, thinking: bool, roles: tuple[str, ...], tools: str) -> tuple[tuple[int, ...] | str, ...]:
+    """The prompt of plain turns with a slot for each text; runs without one are ids already.
+
+    Rendering a conversation takes far longer than encoding it, and of many prompts only the texts differ.
+    """
+    messages = [{"role": role, "content": f"\ue000{number}\ue001"} for number, role in enumerate(roles)]
+    sealed_messages, sealed_tools, seal = _sealed(messages, json.loads(tools))
+    runs = _rendered(target, thinking, sealed_messages, sealed_tools)
+    plain = (run if isinstance(run, tuple) else run.replace(seal, "") for run in runs)
+    return tuple(
+        run if isinstance(run, tuple) or _SLOT.search(run) else tuple(target.vocabulary.encode(run)) for run in plain
+    )
+
+
+def _filled(run: str, texts: list[str]) -> str:
+    return _SLOT.sub(lambda slot: texts[int(slot[1])], run)
+
+
+def _rendered(
+    target: Target, thinking: bool, messages: list[dict[str, Any]], tools: Any
+) -> list[tuple[int, ...] | str]:
+    """The rendered prompt as runs of text and runs of marker ids, in turn. Raises PromptError."""
     if tools and target.thinking == "never":
         messages, tools = [_declared_as_json(tools), *messages], None
     try:
-        rendered: list[int | str] = renderer.render_ids(messages, tools=tools or None, add_generation_prompt=True)
-        ids: list[int] = []
-        for is_text, run in groupby(rendered, key=lambda piece: isinstance(piece, str)):
-            if is_text:
-                ids += target.vocabulary.encode("".join(map(str, run)).replace(seal, ""))
-            else:
-                ids += map(int, run)
-        return ids
-    except UnicodeEncodeError:
-        raise PromptError("a text of the request has half a surrogate pair, which no tokenizer can encode") from None
+        rendered: list[int | str] = _renderer(target, thinking).render_ids(
+            messages, tools=tools or None, add_generation_prompt=True
+        )
     except Exception as error:  # renderers raises whatever an unusual tool schema leads it to
         raise PromptError(f"the tools or messages cannot be rendered ({type(error).__name__}: {error})") from error
+    return [
+        "".join(map(str, run)) if is_text else tuple(map(int, run))
+        for is_text, run in groupby(rendered, key=lambda piece: isinstance(piece, str))
+    ]
 
 
 class _PassingTokenizer:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eagle_assets.targets.kimi import known_targets, target_named
 from eagle_assets.targets.prompt import PromptError, prompt_ids
@@ -179,3 +181,18 @@ if recorded := recorded_k25():
         differences = {(line["provider"], count - len(prompt_ids(K25, line["request"]))) for line, count in recorded}
         assert {d for provider, d in differences if provider == "AtlasCloud"} <= {-1}
         assert {d for provider, d in differences if provider != "AtlasCloud"} <= {0}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["system", "user"]), st.text(max_size=40)), min_size=1, max_size=4),
+    st.sampled_from(known_targets()),
+    st.booleans(),
+)
+def test_plain_turns_filled_into_a_template_are_what_the_renderer_makes_of_them(
+    turns: list[tuple[str, str]], target: Target, thinking: bool
+) -> None:
+    messages = [{"role": role, "content": text} for role, text in turns]
+    request = {"messages": messages, "reasoning": {"enabled": thinking}}
+    # A name takes a turn off the short way without changing what is rendered of it.
+    named = {**request, "messages": [{**message, "name": message["role"]} for message in messages]}
+    assert prompt_ids(target, request) == prompt_ids(target, named)
