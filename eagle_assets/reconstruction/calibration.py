@@ -15,7 +15,7 @@ from itertools import combinations
 from eagle_assets.reconstruction.counting import COUNTINGS, Counting
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start
 from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
-from eagle_assets.reconstruction.survivor import EDGES, Hypothesis, Survivor, weigh
+from eagle_assets.reconstruction.survivor import EDGES, Hypothesis, Scales, Survivor
 from eagle_assets.serving.convention import Edge
 
 RIVAL_MARGIN = 10.0
@@ -214,7 +214,8 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
     server has counts only where it explains the responses better than the coherent ones do.
     """
     coherent: tuple[frozenset[Edge], ...] = (frozenset(), _always_blank(members))
-    weighed = [weigh(hypothesis, members) for hypothesis in _hypotheses(members)]
+    scales = Scales(members)
+    weighed = [scales.weigh(hypothesis) for hypothesis in _hypotheses(members)]
     known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
     standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + 1e-6]
     standing.sort(key=lambda survivor: -survivor.log_likelihood)

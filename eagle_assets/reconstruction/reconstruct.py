@@ -22,7 +22,7 @@ _PROMPTS_PER_GROUP = 16  # rendered prompts that are enough to see whether `<thi
 
 def calibrate(exchanges: Iterable[Exchange]) -> Calibration:
     """The calibration that these exchanges lead to; only small observations of them are kept."""
-    return calibrate_observations(_observations(exchanges))
+    return calibrate_observations(observations(exchanges))
 
 
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
@@ -34,7 +34,8 @@ def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iter
             yield judge(reading, calibration, texts, _prompt_ids(reading))
 
 
-def _observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
+def observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
+    """What each exchange says of the convention that it was served under, in order; those that say nothing are left out."""
     rendered: Counter[tuple[str, str | None]] = Counter()
     for batch in _batches(exchanges):
         pairs = [(r, r.layouts[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]

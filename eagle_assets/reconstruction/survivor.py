@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import log
 from typing import get_args
 
+import numpy as np
+
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED, Counting
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, without_blanks
@@ -71,20 +73,44 @@ class Survivor:
     log_likelihood: float
 
 
-def weigh(hypothesis: Hypothesis, members: Sequence[Observation]) -> Survivor:
-    """Weigh a hypothesis by the texts, counts and prompt counts of a group's responses."""
-    closed = refuted = 0
-    likelihood = 0.0
-    for observation in members:
-        difference = hypothesis.difference(observation)
-        if difference is None:
-            refuted += 1
-            likelihood += _REFUTED
-        else:
-            closed += difference == 0
-            likelihood += _CLOSES if difference == 0 else _DIFFERS
+class Scales:
+    """The responses of a group as columns, on which hypotheses are weighed all at once.
+
+    Gives for each what `Hypothesis.difference` gives for each response.
+    """
+
+    def __init__(self, members: Sequence[Observation]) -> None:
+        self._difference = np.array([o.difference for o in members])
+        self._thinking = np.array([o.thinking for o in members])
+        self._has_calls = np.array([o.has_calls for o in members])
+        self._respaced = np.array([o.respaced or 0 for o in members])
+        self._cannot_respace = np.array([o.has_calls and o.respaced is None for o in members])
+        self._change, self._lacks_blank = {}, {}
+        for edge in EDGES:
+            views = [o.edges.get(edge) for o in members]
+            possible = [v is not None and v.can_hold_blank for v in views]
+            blank = [v.without_blank if v is not None and p else 0 for v, p in zip(views, possible, strict=True)]
+            self._change[edge] = np.array([change or 0 for change in blank])
+            lacking = np.array([change is None for change in blank])
+            self._lacks_blank[edge] = lacking & (edge not in SOMETIMES_STRIPPED)
         # A `<think>` that is generated is missing in the prompt's count, and only then is that one short.
-        if observation.thinking and observation.prompt_offset in (0, -1):
-            expected = -1 if hypothesis.counting.think_generated else 0
-            likelihood += _CLOSES if observation.prompt_offset == expected else _DIFFERS
-    return Survivor(hypothesis, closed, refuted, likelihood)
+        offsets = [o.prompt_offset for o in members if o.thinking]
+        self._prompts = {True: offsets.count(-1), False: offsets.count(0)}
+
+    def weigh(self, hypothesis: Hypothesis) -> Survivor:
+        """Weigh a hypothesis by the texts, counts and prompt counts of the group's responses."""
+        counting = hypothesis.counting
+        left = self._difference - counting.think_generated * self._thinking + (not counting.stop_counted)
+        left = left + counting.section_end_open * self._has_calls
+        refuted = np.zeros(len(left), dtype=bool)
+        for edge in hypothesis.inserted:
+            left = left - self._change[edge]
+            refuted |= self._lacks_blank[edge]
+        if hypothesis.rewrites_arguments:
+            left = left - self._respaced
+            refuted |= self._cannot_respace
+        refutations, closed = int(refuted.sum()), int(((left == 0) & ~refuted).sum())
+        expected, unexpected = counting.think_generated, not counting.think_generated
+        likelihood = refutations * _REFUTED + (closed + self._prompts[expected]) * _CLOSES
+        likelihood += (len(left) - refutations - closed + self._prompts[unexpected]) * _DIFFERS
+        return Survivor(hypothesis, closed, refutations, likelihood)
