@@ -35,7 +35,7 @@ def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iter
 
 
 def observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
-    """What each exchange says of the convention that it was served under, in order; those that say nothing are left out."""
+    """What exchanges say of the conventions they were served under, in order; those that say nothing are left out."""
     rendered: Counter[tuple[str, str | None]] = Counter()
     for batch in _batches(exchanges):
         pairs = [(r, r.layouts[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]
