@@ -108,5 +108,17 @@ def test_an_exchange_survives_its_row(
     body: bytes, status: int | None, request: Any, generation: Any, other: Any, arrivals: Any, error: str | None
 ) -> None:
     exchange = Exchange("x", "m", None, status, request, body, error, generation, arrivals, other)
-    record = JournalRecord(exchange, "local-1", "p", "k", 1, "answered", None, None, None, 0.0, 1.0, ())
+    record = JournalRecord(
+        exchange=exchange,
+        local_id="local-1",
+        prompt_id="p",
+        request_key="k",
+        attempt=1,
+        outcome="answered",
+        reason=None,
+        generation_id=None,
+        cost_usd=None,
+        asked_at=0.0,
+        ended_at=1.0,
+    )
     assert exchange_of_row(row_of_record(record, "B3")) == exchange
