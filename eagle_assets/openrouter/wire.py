@@ -65,6 +65,11 @@ class Response:
     logprobs: tuple[dict[str, Any], ...] | None = None
     notes: tuple[str, ...] = ()
 
+    def note(self, code: str) -> None:
+        """Add a code to the notes, once."""
+        if code not in self.notes:
+            self.notes += (code,)
+
     @property
     def prompt_tokens(self) -> int | None:
         return as_count(self.usage.get("prompt_tokens"))
@@ -80,8 +85,7 @@ class Response:
     @property
     def cost_usd(self) -> float | None:
         """What the exchange cost; None means unknown, which is not zero."""
-        cost = self.usage.get("cost")
-        return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None
+        return as_amount(self.usage.get("cost"))
 
 
 def as_dict(value: object) -> dict[str, Any]:
@@ -96,11 +100,25 @@ def as_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def as_name(value: object) -> str | None:
+    """A text that is no text of the model: half surrogate pairs, which no encoding can write, are replaced."""
+    if not isinstance(value, str):
+        return None
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
 def as_count(value: object) -> int | None:
     """A count of tokens: a whole number that is not negative. Anything else is no count."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+def as_amount(value: object) -> float | None:
+    """An amount, of money or time, that can be one: a number that is not negative and not beyond all reason."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
+        return float(value)
+    return None
 
 
 def as_ids(value: object) -> tuple[int, ...] | None:
@@ -127,7 +145,7 @@ def parse_json(data: bytes | str) -> Any:
 
 def read_response(exchange: Exchange) -> Response:
     """Read the body of an exchange. Never raises: what cannot be read is an `error` with its reason."""
-    body = exchange.body
+    body = exchange.body.removeprefix(b"\xef\xbb\xbf")
     if not body.strip():
         response = Response(error=exchange.transport_error or "empty body", notes=("empty_body",))
     elif looks_like_event_stream(body):
@@ -186,9 +204,9 @@ def _read_json_body(body: bytes) -> Response:
 
 
 def _read_head(response: Response, document: Mapping[str, Any]) -> None:
-    response.response_id = as_text(document.get("id")) or response.response_id
-    response.model = as_text(document.get("model")) or response.model
-    response.provider = as_text(document.get("provider")) or response.provider
+    response.response_id = as_name(document.get("id")) or response.response_id
+    response.model = as_name(document.get("model")) or response.model
+    response.provider = as_name(document.get("provider")) or response.provider
     if isinstance(document.get("usage"), dict):
         response.usage = document["usage"]
 
@@ -199,16 +217,16 @@ def _read_error(response: Response, holder: Mapping[str, Any]) -> None:
         return
     details = as_dict(error)
     code = details.get("code")
-    raw = as_text(as_dict(details.get("metadata")).get("raw"))
-    message = as_text(details.get("message")) or as_text(error) or "error without a message"
+    raw = as_name(as_dict(details.get("metadata")).get("raw"))
+    message = as_name(details.get("message")) or as_name(error) or "error without a message"
     response.error = f"{message}: {raw}" if raw and raw not in message else message
-    response.error_code = code if isinstance(code, int | str) else None
-    response.notes += ("error_body",)
+    response.error_code = code if isinstance(code, int) else as_name(code)
+    response.note("error_body")
 
 
 def _read_finish(response: Response, choice: Mapping[str, Any]) -> None:
-    response.finish_reason = as_text(choice.get("finish_reason")) or response.finish_reason
-    response.native_finish_reason = as_text(choice.get("native_finish_reason")) or response.native_finish_reason
+    response.finish_reason = as_name(choice.get("finish_reason")) or response.finish_reason
+    response.native_finish_reason = as_name(choice.get("native_finish_reason")) or response.native_finish_reason
 
 
 def _read_texts(response: Response, message: Mapping[str, Any]) -> None:
@@ -286,14 +304,15 @@ class _Stream:
     def _read_frame(self, data: bytes) -> None:
         result = self._result
         if "bad_last_frame" in result.notes:  # it was not the last after all
-            result.notes = (*(n for n in result.notes if n != "bad_last_frame"), "bad_frame")
+            result.notes = tuple(note for note in result.notes if note != "bad_last_frame")
+            result.note("bad_frame")
         try:
             document = parse_json(data)
         except ValueError:
-            result.notes += ("bad_last_frame",)
+            result.note("bad_last_frame")
             return
         if not isinstance(document, dict):
-            result.notes += ("bad_frame",)
+            result.note("bad_frame")
             return
         self._frame += 1
         _read_head(result, document)
@@ -301,8 +320,7 @@ class _Stream:
         result.prompt_token_ids = as_ids(document.get("prompt_token_ids")) or result.prompt_token_ids
         for choice in map(as_dict, as_list(document.get("choices"))):
             if choice.get("index") not in (0, None):
-                if "several_choices" not in result.notes:
-                    result.notes += ("several_choices",)
+                result.note("several_choices")
                 continue
             _read_error(result, choice)
             _read_finish(result, choice)
@@ -323,7 +341,8 @@ class _Stream:
             self._read_call_part(part)
 
     def _read_call_part(self, part: Mapping[str, Any]) -> None:
-        call = self._calls[self._position_of(part)]
+        position = self._position_of(part)
+        call = self._calls[position]
         function = as_dict(part.get("function"))
         call["id"] = call["id"] or as_text(part.get("id"))
         call["name"] = call["name"] or as_text(function.get("name"))
@@ -331,15 +350,14 @@ class _Stream:
         if arguments is not None:
             call["has_arguments"] = True
             call["arguments"].append(arguments)
-        self._deltas.append(Delta("tool_calls", arguments or "", self._calls.index(call), self._frame))
+        self._deltas.append(Delta("tool_calls", arguments or "", position, self._frame))
 
     def _position_of(self, part: Mapping[str, Any]) -> int:
         index = as_count(part.get("index"))
         if index is not None and index in self._call_of_index:
             return self._call_of_index[index]
         if index is None:
-            if "tool_index_missing" not in self._result.notes:
-                self._result.notes += ("tool_index_missing",)
+            self._result.note("tool_index_missing")
             if self._calls and not part.get("id"):
                 return len(self._calls) - 1
         self._calls.append({"id": None, "name": None, "arguments": [], "has_arguments": False})
@@ -362,8 +380,8 @@ def read_exchange_line(line: bytes) -> Exchange:
 def exchange_of(document: dict[str, Any]) -> Exchange:
     """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Raises ValueError."""
     known = dict(document)
-    exchange_id = known.pop("exchange_id", None)
-    if not isinstance(exchange_id, str):
+    exchange_id = as_name(known.pop("exchange_id", None))
+    if exchange_id is None:
         raise ValueError("exchange_id is missing or no text")
     body, encoded = known.pop("body", None), known.pop("body_base64", None)
     status = known.pop("status", None)
@@ -371,12 +389,12 @@ def exchange_of(document: dict[str, Any]) -> Exchange:
     generation = known.pop("generation", None)
     return Exchange(
         exchange_id=exchange_id,
-        model=model if isinstance(model, str) else as_text(as_dict(request).get("model")) or "",
-        provider=as_text(provider),
+        model=as_name(model) or as_name(as_dict(request).get("model")) or "",
+        provider=as_name(provider),
         status=as_count(status),
         request=as_dict(request),
         body=_bytes_of_body(body, encoded),
-        transport_error=as_text(known.pop("transport_error", None)),
+        transport_error=as_name(known.pop("transport_error", None)),
         generation=as_dict(as_dict(generation).get("data")) or as_dict(generation) or None,
         arrivals=tuple(_arrivals(known.pop("arrivals", None))),
         other=known,
@@ -391,7 +409,10 @@ def _bytes_of_body(body: object, encoded: object) -> bytes:
 
         return base64.b64decode(encoded, validate=True)
     if isinstance(body, dict):
-        return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        try:
+            return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        except RecursionError:
+            raise ValueError("body is nested too deeply") from None
     if body is None:
         return b""
     raise ValueError("body is no text")
@@ -399,5 +420,7 @@ def _bytes_of_body(body: object, encoded: object) -> bytes:
 
 def _arrivals(value: object) -> Iterator[tuple[int, float]]:
     for pair in as_list(value):
-        if isinstance(pair, list) and len(pair) == 2 and as_count(pair[0]) is not None:
-            yield int(pair[0]), float(pair[1])
+        if isinstance(pair, list) and len(pair) == 2:
+            offset, seconds = as_count(pair[0]), as_amount(pair[1])
+            if offset is not None and seconds is not None:
+                yield offset, seconds

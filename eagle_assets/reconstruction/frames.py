@@ -7,6 +7,7 @@ somewhere inside what the delta leaves open: in the first bytes of the next char
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -65,8 +66,7 @@ class Holding:
             width = 4 if following >= b"\xf0" else 3 if following >= b"\xe0" else 2
             ends.update(range(end + 1, end + width))
         elif following.isspace() and self._holds_white:
-            rest = self.text[end:]
-            ends.update(range(end + 1, end + 1 + len(rest) - len(rest.lstrip())))
+            ends.update(range(end + 1, end + 1 + _white_at(self.text, end)))
         else:
             held = self._vocabulary.longest_marker_prefix(self.text[end : end + 32])
             ends.update(range(end + 1, end + held + 1))
@@ -80,6 +80,15 @@ class Holding:
         if self._holds_white:
             inside.update(range(start + 1, start + 1 + len(delta) - len(delta.lstrip())))
         return sorted(i for i in inside if i < end)
+
+
+_WHITE = re.compile(rb"\s*")
+
+
+def _white_at(text: bytes, position: int) -> int:
+    """Length in bytes of the white space that begins at `position`."""
+    match = _WHITE.match(text, position)
+    return 0 if match is None else match.end() - position
 
 
 def agreement(frames: FieldFrames, ids: Sequence[int], vocabulary: Vocabulary) -> bool:

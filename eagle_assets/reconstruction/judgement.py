@@ -110,6 +110,8 @@ class _Case:
             return self._say("contradicted", None, ["given_ids_differ_from_count"], output_ids=ids)
         if UNPROVABLE.intersection(self._response.notes):
             return self._say("unverified", None, [], output_ids=ids)
+        if not self._reading.is_witnessed:
+            return self._say("consistent", None, [source, "arrivals_missing"], output_ids=ids)
         return self._say("exact", None, [source], output_ids=ids)
 
     def _by_one_token_steps(self, closing: Sequence[Inversion]) -> Reconstruction | None:
@@ -127,6 +129,7 @@ class _Case:
             if doubt.reasons:
                 return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids)
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible
+            proved = proved and self._reading.is_witnessed
             return self._say("exact" if proved else "consistent", inversion, ["one_token_steps"], output_ids=ids)
         return None
 

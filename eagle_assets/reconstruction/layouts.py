@@ -88,7 +88,7 @@ def _plain(response: Response, situation: Situation) -> Layout:
 def _header(call: ReceivedCall, position: int, situation: Situation) -> tuple[str, str | None]:
     """The call's header as the model may have written it, and what that supposes."""
     name = call.name or ""
-    native = re.fullmatch(rf"(functions\.)?{re.escape(name)}:\d+", call.id or "")
+    native = re.fullmatch(rf"(functions\.)?{re.escape(name)}:[0-9]{{1,9}}", call.id or "")
     if native is None:
         return f"functions.{name}:{situation.calls_in_history + position}", "tool_id_not_native"
     return (call.id or "", None) if native[1] else (f"functions.{call.id}", "tool_id_bare")

@@ -6,6 +6,7 @@ texts as they stand, and how that would change with a blank less or white space 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,7 @@ from eagle_assets.serving.convention import Edge
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
+_INDEX = re.compile("[0-9]{1,9}")
 _CONTEXT = 24  # characters beside an edge: pre-tokens are local, so this decides how the edge tokenises
 
 
@@ -148,6 +150,6 @@ def _index_shifted(reading: Reading) -> bool | None:
     """Whether native tool ids number otherwise than calls in the history plus position; None without such ids."""
     situation = reading.situation
     indices = [(call.id or "").rpartition(":")[2] for call in reading.response.tool_calls]
-    if situation is None or not indices or not all(index.isdigit() for index in indices):
+    if situation is None or not indices or not all(_INDEX.fullmatch(index) for index in indices):
         return None
     return [int(index) for index in indices] != [situation.calls_in_history + i for i in range(len(indices))]

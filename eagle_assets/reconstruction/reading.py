@@ -27,6 +27,17 @@ class Reading:
     def provider(self) -> str | None:
         return self.response.provider or self.exchange.provider
 
+    @property
+    def is_witnessed(self) -> bool:
+        """Whether the order and wholeness of what came is vouched for: by one JSON text, or by the times at which
+        our own client saw a stream's pieces arrive. A bare file of frames may have been reordered by anyone."""
+        if not self.response.streamed:
+            return True
+        offsets = [offset for offset, _ in self.exchange.arrivals]
+        times = [seconds for _, seconds in self.exchange.arrivals]
+        in_order = offsets == sorted(set(offsets)) and times == sorted(times)
+        return bool(offsets) and in_order and offsets[-1] < len(self.exchange.body)
+
     @cached_property
     def completion_tokens(self) -> int | None:
         """The count of the server, or None where it gave none that can be one.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rich.markup import escape
 from rich.table import Table
 
 from eagle_assets.reconstruction.verdict import VERDICTS, Reconstruction, Verdict
@@ -35,7 +36,7 @@ class Summary:
         for verdict in VERDICTS:
             table.add_column(verdict, justify="right")
         for provider in sorted({provider for provider, _ in self.verdicts}):
-            table.add_row(provider, *(str(self.verdicts[provider, verdict] or "") for verdict in VERDICTS))
+            table.add_row(escape(provider), *(str(self.verdicts[provider, verdict] or "") for verdict in VERDICTS))
         return table
 
     def by_reason(self) -> Table:
@@ -43,5 +44,5 @@ class Summary:
         table.add_column("reason")
         table.add_column("responses", justify="right")
         for reason, times in self.reasons.most_common(12):
-            table.add_row(reason, str(times))
+            table.add_row(escape(reason), str(times))
         return table

@@ -46,6 +46,8 @@ def prompt_ids(target: Target, request: dict[str, Any]) -> list[int]:
         return [i for run in runs for i in (run if isinstance(run, tuple) else encode(run.replace(seal, "")))]
     except UnicodeEncodeError:
         raise PromptError("a text of the request has half a surrogate pair, which no tokenizer can encode") from None
+    except RecursionError:
+        raise PromptError("the messages or tools are nested too deeply") from None
 
 
 _PLAIN = {"role", "content"}
@@ -135,7 +137,7 @@ def _sealed(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> tupl
     """
     try:
         text = json.dumps([messages, tools], ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise PromptError(f"messages and tools must be JSON ({error})") from None
     seal = next(mark for mark in (f"~{n}~" for n in count()) if mark not in text)
     return *json.loads(_THINK.sub(rf"<\1{seal}>", text)), seal

@@ -1,0 +1,203 @@
+"""Why a calibration says what it says: which exchanges refuted which rival, what is open, what nothing explains.
+
+A calibration keeps numbers only; explanations are made again from the observations that it was learnt from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import exp
+from typing import Literal
+
+from eagle_assets.reconstruction.calibration import RIVAL_MARGIN, Calibration, GroupCalibration
+from eagle_assets.reconstruction.counting import COUNTINGS
+from eagle_assets.reconstruction.doubts import MAX_UNMEASURED_ERROR, MIN_CLOSING_SHARE
+from eagle_assets.reconstruction.drift import Drift, find_drift, log_likelihood
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED
+from eagle_assets.reconstruction.observation import Observation
+from eagle_assets.reconstruction.rules import Rule, question, rules_between, what_would_settle
+from eagle_assets.reconstruction.survivor import EDGES, Hypothesis
+from eagle_assets.serving.convention import Edge
+
+GroupKey = tuple[str, str, bool]
+"""Model, provider, streamed."""
+
+Fate = Literal["stands", "refuted", "not weighed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What was seen in one exchange that speaks against a rival of the best convention.
+
+    `edge` is where a blank is missing that the rival puts there (`difference` is None), or whose blank decides the
+    count (`change` tokens less without it). `difference` is what the rival leaves of the count.
+    """
+
+    exchange_id: str
+    difference: int | None
+    edge: Edge | None = None
+    change: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The best convention with one rule changed, and what became of it.
+
+    `not weighed`: the responses do not refute it, but no server is known that puts blanks at these edges alone.
+    `nats` is how much better the best explains the responses; `closes_instead` are exchanges whose count closes under
+    the rival and not under the best.
+    """
+
+    rule: Rule
+    hypothesis: Hypothesis
+    fate: Fate
+    nats: float
+    sightings: tuple[Sighting, ...]
+    closes_instead: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExplanation:
+    """`residual`: differences that the best convention leaves, over the responses (None: a text it cannot show);
+    `residual_with_calls` those of them with calls. `unexplained` are the exchanges of all but 0."""
+
+    group: GroupCalibration
+    responses: int
+    rivals: tuple[Rival, ...]
+    residual: Mapping[int | None, int]
+    residual_with_calls: Mapping[int | None, int]
+    unexplained: tuple[str, ...]
+    drift: Drift | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A convention that survived, with its share of the likelihood of all that did."""
+
+    name: str
+    share: float
+    closed: int
+
+
+def group_members(observations: Iterable[Observation]) -> dict[GroupKey, list[Observation]]:
+    """The observations of each model, provider and kind of answer, in order."""
+    grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
+    for observation in observations:
+        grouped[observation.model, observation.provider, observation.streamed].append(observation)
+    return dict(grouped)
+
+
+def explain(calibration: Calibration, observations: Iterable[Observation]) -> list[GroupExplanation]:
+    """An explanation of every group that the calibration learnt from these observations, by model and provider."""
+    members = group_members(observations)
+    return [explain_group(members[key], calibration.groups[key]) for key in sorted(members)]
+
+
+def explain_group(members: Sequence[Observation], group: GroupCalibration) -> GroupExplanation:
+    """Hold every rival of the group's best convention against its responses (at least one), in their order."""
+    best = group.best.hypothesis
+    left = [(member, best.difference(member)) for member in members]
+    return GroupExplanation(
+        group=group,
+        responses=len(members),
+        rivals=tuple(_rival(rule, rival, members, group) for rule, rival in rivals_of(best, members)),
+        residual=Counter(difference for _, difference in left),
+        residual_with_calls=Counter(difference for member, difference in left if member.has_calls),
+        unexplained=tuple(member.exchange_id for member, difference in left if difference != 0),
+        drift=find_drift(members),
+    )
+
+
+def rivals_of(best: Hypothesis, members: Sequence[Observation]) -> Iterator[tuple[Rule, Hypothesis]]:
+    """The convention with one rule changed, for every rule that these responses can say something of."""
+    views = list(chain.from_iterable(member.edges.items() for member in members))
+    here = {edge for edge, view in views if view.can_hold_blank}
+    for edge in EDGES:
+        if edge in here:
+            yield edge, replace(best, inserted=best.inserted ^ {edge})
+    with_calls = any(member.has_calls for member in members)
+    thinking = any(member.thinking for member in members)
+    for counting in COUNTINGS:
+        rival = replace(best, counting=counting)
+        rules = rules_between(best, rival)
+        possible = (with_calls or "section_end" not in rules) and (thinking or "think_generated" not in rules)
+        if len(rules) == 1 and possible:
+            yield rules[0], rival
+    if any(member.respaced is not None for member in members):
+        yield "arguments_rewritten", replace(best, rewrites_arguments=not best.rewrites_arguments)
+
+
+def _rival(rule: Rule, rival: Hypothesis, members: Sequence[Observation], group: GroupCalibration) -> Rival:
+    best = group.best.hypothesis
+    sightings, instead, nats = [], 0, 0.0
+    for member in members:
+        ours, theirs = best.difference(member), rival.difference(member)
+        nats += log_likelihood(best, member) - log_likelihood(rival, member)
+        if ours != 0:
+            instead += theirs == 0
+        elif theirs is None:
+            sightings.append(Sighting(member.exchange_id, None, _edge_without_blank(rival, member)))
+        elif theirs != 0:
+            edge = rule if rule in EDGES else None
+            change = member.edges[edge].without_blank if edge in member.edges else None
+            sightings.append(Sighting(member.exchange_id, theirs, edge, change))
+    if any(survivor.hypothesis == rival for survivor in group.survivors):
+        fate: Fate = "stands"
+    else:
+        fate = "refuted" if nats > RIVAL_MARGIN else "not weighed"
+    return Rival(rule, rival, fate, nats, tuple(sightings), instead)
+
+
+def _edge_without_blank(rival: Hypothesis, member: Observation) -> Edge | None:
+    for edge, view in member.edges.items():
+        missing = view.can_hold_blank and view.without_blank is None
+        if missing and edge in rival.inserted and edge not in SOMETIMES_STRIPPED:
+            return edge
+    return None
+
+
+def standings(group: GroupCalibration) -> list[Standing]:
+    """The surviving conventions, the likeliest first."""
+    weights = [exp(survivor.log_likelihood - group.best.log_likelihood) for survivor in group.survivors]
+    return [
+        Standing(survivor.hypothesis.name, weight / sum(weights), survivor.closed)
+        for survivor, weight in zip(group.survivors, weights, strict=True)
+    ]
+
+
+def open_rules(group: GroupCalibration) -> tuple[Rule, ...]:
+    """The rules in which conventions that still stand differ from the likeliest one."""
+    best = group.best.hypothesis
+    rules = chain.from_iterable(rules_between(best, survivor.hypothesis) for survivor in group.survivors[1:])
+    return tuple(dict.fromkeys(rules))
+
+
+def what_is_missing(group: GroupCalibration) -> list[str]:
+    """Why the responses do not settle the group's convention, in words; empty where they do."""
+    missing = []
+    for has_calls, kind in enumerate(("without calls", "with calls")):
+        counted, closed = group.counted[has_calls], group.closed[has_calls]
+        if counted and group.closing_share(bool(has_calls)) < MIN_CLOSING_SHARE:
+            missing.append(f"{closed} of {counted} counts {kind} close: no known convention explains them")
+        elif counted and group.unmeasured_error(bool(has_calls)) > MAX_UNMEASURED_ERROR:
+            missing.append(f"only {closed} closed counts {kind}")
+    return missing + [question(rule) for rule in open_rules(group)]
+
+
+def what_settles(group: GroupCalibration) -> list[str]:
+    """What would settle what is missing."""
+    needed = []
+    for has_calls, kind in enumerate(("without calls", "with calls")):
+        error = group.unmeasured_error(bool(has_calls))
+        enough_close = group.closing_share(bool(has_calls)) >= MIN_CLOSING_SHARE
+        if group.counted[has_calls] and enough_close and error > MAX_UNMEASURED_ERROR:
+            needed.append(f"{_more_responses(group)} more responses {kind} whose counts close")
+    return needed + [what_would_settle(rule) for rule in open_rules(group)]
+
+
+def _more_responses(group: GroupCalibration) -> int:
+    """Closed counts that are wanted until they can exclude MAX_UNMEASURED_ERROR (Jeffreys' prior, nothing against)."""
+    return max(1, round(0.5 / MAX_UNMEASURED_ERROR) - 1 - sum(group.closed))
