@@ -179,14 +179,20 @@ def preflight(model_dir: Path | None, trust_remote_code: bool, as_json: bool) ->
 @main.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8123, show_default=True, help="0 takes a free one.")
 @click.option("--truth", type=click.Path(dir_okay=False, path_type=Path), help="Append the true ids of each answer.")
-def sandbox(port: int, truth: Path | None) -> None:
+@click.option("--fault", "faults", multiple=True, metavar="NAME=N", help="Spoil each N-th answer so; may be repeated.")
+@click.option(
+    "--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Answer as these exchanges do, once."
+)
+def sandbox(port: int, truth: Path | None, faults: tuple[str, ...], replay: Path | None) -> None:
     """Serve OpenRouter's interface on this machine, with known ids and made-up providers, until Ctrl-C.
 
     \b
     Examples:
       eagle-assets sandbox --port 8123
       eagle-assets sandbox --port 8123 --truth truth.jsonl
+      eagle-assets sandbox --fault excluded=8 --fault stall=20
     """
+    from eagle_assets.sandbox.faults import Faults
     from eagle_assets.sandbox.process import serve
 
     def announce(base_url: str) -> None:
@@ -194,7 +200,9 @@ def sandbox(port: int, truth: Path | None) -> None:
         click.echo("  export OPENROUTER_API_KEY=sandbox")
 
     try:
-        serve(port, truth, announce)
+        serve(port, truth, announce, Faults.parse(faults), replay)
+    except ValueError as error:
+        fail(str(error))
     except OSError as error:
         fail(f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from eagle_assets.openrouter.decisions import Outcome
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.wire import as_amount
 
 KEPT_IN_MEMORY = 1 << 20  # bytes; a longer body is read again from the journal when it has ended
 
@@ -119,18 +120,16 @@ def ended_record(attempt: Attempt, exchange: Exchange, ended: dict[str, Any]) ->
 
 
 def with_generation(record: JournalRecord, generations: dict[str, dict[str, Any]]) -> JournalRecord:
-    """The record with what `/generation` said of it, where that was asked; it tells the cost if nothing else did."""
-    data = generations.get(record.generation_id) if record.generation_id else None
+    """The record with what `/generation` said of it: that is asked where nothing else tells the cost."""
+    data = generations.get(record.generation_id) if record.generation_id and record.possibly_paid else None
     if data is None:
         return record
-    cost = record.cost_usd if record.cost_usd is not None else generation_cost_usd(data)
-    return replace(record, exchange=replace(record.exchange, generation=data), cost_usd=cost)
+    return replace(record, exchange=replace(record.exchange, generation=data), cost_usd=generation_cost_usd(data))
 
 
 def generation_cost_usd(data: dict[str, Any]) -> float | None:
     """The cost in the `data` object of `/generation`; None where it does not say."""
-    cost = data.get("total_cost")
-    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None
+    return as_amount(data.get("total_cost"))
 
 
 def new_local_id() -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
+from eagle_assets.sandbox.faults import Faults, Replays
 from eagle_assets.sandbox.server import Sandbox
 
 HOST = "127.0.0.1"
@@ -23,24 +24,35 @@ class SandboxFailed(RuntimeError):
     """The sandbox's process ended before it could listen."""
 
 
-def serve(port: int, truth_file: Path | None, announce: Callable[[str], None]) -> None:
+def serve(
+    port: int,
+    truth_file: Path | None,
+    announce: Callable[[str], None],
+    faults: Faults | None = None,
+    replay: Path | None = None,
+) -> None:
     """Serve on the loopback interface until interrupted. `announce` is called with the base URL once the port is
-    taken; port 0 takes a free one. Raises OSError where the port is in use."""
+    taken; port 0 takes a free one. Raises OSError where the port is in use, ValueError for a bad file to replay."""
+    replays = Replays.of_file(replay) if replay is not None else None
     with socket.create_server((HOST, port)) as listener:
         announce(f"http://{HOST}:{listener.getsockname()[1]}/api/v1")
-        config = uvicorn.Config(Sandbox(truth_file).app, log_level="critical", lifespan="off")
+        config = uvicorn.Config(
+            Sandbox(truth_file, faults=faults, replays=replays).app, log_level="critical", lifespan="off"
+        )
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
 
 
 @contextmanager
-def running_sandbox(truth_file: Path, port: int = 0) -> Iterator[str]:
+def running_sandbox(
+    truth_file: Path, port: int = 0, faults: Faults | None = None, replay: Path | None = None
+) -> Iterator[str]:
     """A sandbox in a process of its own; gives its base URL. It ends with the block, and also when this process is
     killed: it watches its standard input, which then closes."""
     command = [sys.executable, "-m", "eagle_assets.sandbox.process", "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "--truth-file", str(truth_file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command += ["--truth-file", str(truth_file), *(f"--fault={word}" for word in (faults or Faults()).words())]
+    command += [f"--replay={replay}"] if replay is not None else []
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -67,11 +79,19 @@ def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--truth-file", type=Path, required=True)
+    parser.add_argument("--fault", action="append", default=[])
+    parser.add_argument("--replay", type=Path)
     arguments = parser.parse_args()
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     try:
-        serve(arguments.port, arguments.truth_file, announce=lambda base_url: print(base_url, flush=True))
-    except OSError as error:
+        serve(
+            arguments.port,
+            arguments.truth_file,
+            announce=lambda base_url: print(base_url, flush=True),
+            faults=Faults.parse(arguments.fault),
+            replay=arguments.replay,
+        )
+    except (OSError, ValueError) as error:
         sys.exit(f"sandbox: {error}")
 
 

@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from eagle_assets.configuration import ALWAYS_EXCLUDED
 from eagle_assets.sandbox.answering import answer_of
 from eagle_assets.sandbox.books import Books
 from eagle_assets.sandbox.envelope import COMMENT, KEEP_ALIVE, Answer, error_body, event_stream, json_body
+from eagle_assets.sandbox.faults import ANOTHER_MODEL, Faults, Replays
 from eagle_assets.sandbox.providers import Provider, all_providers
-from eagle_assets.sandbox.routing import choose
+from eagle_assets.sandbox.routing import choose, digest_of
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.prompt import PromptError, prompt_ids
 from eagle_assets.targets.target import UnknownTarget
@@ -35,8 +38,16 @@ class CutStream(ConnectionError):
 class Sandbox:
     """The application; `truth_file` gets a line for each answer, `credit_usd` is what its key may spend."""
 
-    def __init__(self, truth_file: Path | None = None, credit_usd: Decimal = CREDIT_USD) -> None:
+    def __init__(
+        self,
+        truth_file: Path | None = None,
+        credit_usd: Decimal = CREDIT_USD,
+        faults: Faults | None = None,
+        replays: Replays | None = None,
+    ) -> None:
         self.books = Books(truth_file, credit_usd)
+        self.faults, self.replays = faults or Faults(), replays or Replays()
+        self._streams = 0
         self.providers = all_providers()
         self.app = Starlette(
             routes=[
@@ -60,10 +71,15 @@ class Sandbox:
             return _error(problem, 400)
         if self.books.billed_usd >= self.books.credit_usd:
             return _error("Insufficient credits. Add more to keep on using the API.", 402)
+        if (recorded := self.replays.answer(request)) is not None:
+            return recorded
         provider = choose(self.providers, request)
         if provider is None:
             return _error("No allowed providers are available for the selected model.", 404)
         streamed = bool(request.get("stream"))
+        self._streams += streamed
+        if streamed and self.faults.is_excluded(self._streams):
+            provider = next(p for p in self.providers if p.slug in ALWAYS_EXCLUDED)
         number = self.books.number_of_request(provider, streamed)
         return self.failure(provider, request["model"], number) or self.success(provider, request, streamed, number)
 
@@ -83,14 +99,32 @@ class Sandbox:
         return None
 
     def success(self, provider: Provider, request: dict[str, Any], streamed: bool, number: int) -> Response:
-        answer = answer_of(request, provider, generation_id=f"gen-{secrets.token_hex(10)}", created=int(time.time()))
+        answer = answer_of(request, provider, self._generation_id(request), created=int(time.time()))
+        if streamed and self.faults.is_foreign(self._streams):
+            answer = replace(answer, model=ANOTHER_MODEL)
         self.books.enter(answer, streamed)
         headers = {"X-Generation-Id": answer.generation_id}
         if not streamed:
             body = KEEP_ALIVE * provider.habits.keep_alives + json_body(answer)
             return Response(body, headers=headers, media_type="application/json")
-        events = _events(answer, cut=number == provider.habits.cuts_stream)
+        events = self._events(answer, self._streams, cut=number == provider.habits.cuts_stream)
         return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+
+    def _generation_id(self, request: dict[str, Any]) -> str:
+        if self.faults.same_ids:
+            return f"gen-{digest_of(request, 'model', 'messages', 'tools', 'max_tokens').hex()[:20]}"
+        return f"gen-{secrets.token_hex(10)}"
+
+    async def _events(self, answer: Answer, stream: int, cut: bool) -> AsyncIterator[bytes]:
+        events = list(event_stream(answer))
+        if cut:
+            events = events[: len(events) // 2]
+        yield COMMENT * answer.provider.habits.keep_alives
+        writes = [b"".join(events[i : i + EVENTS_PER_WRITE]) for i in range(0, len(events), EVENTS_PER_WRITE)]
+        async for write in self.faults.spoilt(writes, stream):
+            yield write
+        if cut:
+            raise CutStream
 
     async def generation(self, http: Request) -> Response:
         if not _authorised(http):
@@ -133,17 +167,6 @@ def problem_with(request: Any) -> str | None:
     except PromptError as error:
         return str(error)
     return None
-
-
-async def _events(answer: Answer, cut: bool) -> AsyncIterator[bytes]:
-    events = list(event_stream(answer))
-    if cut:
-        events = events[: len(events) // 2]
-    yield COMMENT * answer.provider.habits.keep_alives
-    for start in range(0, len(events), EVENTS_PER_WRITE):
-        yield b"".join(events[start : start + EVENTS_PER_WRITE])
-    if cut:
-        raise CutStream
 
 
 def _is_due(every: int, number: int) -> bool:
