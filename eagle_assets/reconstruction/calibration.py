@@ -121,7 +121,7 @@ class Calibration:
         """The group that speaks for a response: its model's own if that has enough to say, else the provider's."""
         own = self.groups.get((model, provider or "", streamed))
         pooled = self.groups.get(("", provider or "", streamed))
-        if own is None or pooled is None or sum(own.closed) >= _ENOUGH_OF_ITS_OWN:
+        if own is None or pooled is None or (sum(own.closed) >= _ENOUGH_OF_ITS_OWN and len(own.survivors) == 1):
             return own
         # Pooled only where the model's own responses do not speak against what the others say.
         agrees = any(survivor.hypothesis == pooled.best.hypothesis for survivor in own.survivors)

@@ -82,6 +82,14 @@ class Standing:
     closed: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPoint:
+    """Something that a group's responses leave open, and what would settle it."""
+
+    what: str
+    settled_by: str
+
+
 def group_members(observations: Iterable[Observation]) -> dict[GroupKey, list[Observation]]:
     """The observations of each model, provider and kind of answer, in order."""
     grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
@@ -141,8 +149,8 @@ def _rival(rule: Rule, rival: Hypothesis, members: Sequence[Observation], group:
         elif theirs is None:
             sightings.append(Sighting(member.exchange_id, None, _edge_without_blank(rival, member)))
         elif theirs != 0:
-            edge = rule if rule in EDGES else None
-            change = member.edges[edge].without_blank if edge in member.edges else None
+            edge = next((edge for edge in EDGES if edge == rule and edge in member.edges), None)
+            change = member.edges[edge].without_blank if edge is not None else None
             sightings.append(Sighting(member.exchange_id, theirs, edge, change))
     if any(survivor.hypothesis == rival for survivor in group.survivors):
         fate: Fate = "stands"
@@ -175,27 +183,18 @@ def open_rules(group: GroupCalibration) -> tuple[Rule, ...]:
     return tuple(dict.fromkeys(rules))
 
 
-def what_is_missing(group: GroupCalibration) -> list[str]:
-    """Why the responses do not settle the group's convention, in words; empty where they do."""
-    missing = []
+def open_points(group: GroupCalibration) -> list[OpenPoint]:
+    """What the responses leave open, and what would settle it; empty where the group's convention is settled."""
+    points = []
     for has_calls, kind in enumerate(("without calls", "with calls")):
         counted, closed = group.counted[has_calls], group.closed[has_calls]
         if counted and group.closing_share(bool(has_calls)) < MIN_CLOSING_SHARE:
-            missing.append(f"{closed} of {counted} counts {kind} close: no known convention explains them")
+            found = f"{closed} of {counted} counts {kind} close, so that no known convention explains them"
+            points.append(OpenPoint(found, "a convention that does, as a new rule"))
         elif counted and group.unmeasured_error(bool(has_calls)) > MAX_UNMEASURED_ERROR:
-            missing.append(f"only {closed} closed counts {kind}")
-    return missing + [question(rule) for rule in open_rules(group)]
-
-
-def what_settles(group: GroupCalibration) -> list[str]:
-    """What would settle what is missing."""
-    needed = []
-    for has_calls, kind in enumerate(("without calls", "with calls")):
-        error = group.unmeasured_error(bool(has_calls))
-        enough_close = group.closing_share(bool(has_calls)) >= MIN_CLOSING_SHARE
-        if group.counted[has_calls] and enough_close and error > MAX_UNMEASURED_ERROR:
-            needed.append(f"{_more_responses(group)} more responses {kind} whose counts close")
-    return needed + [what_would_settle(rule) for rule in open_rules(group)]
+            found = f"only {closed} closed counts {kind}"
+            points.append(OpenPoint(found, f"{_more_responses(group)} more of them"))
+    return points + [OpenPoint(question(rule), what_would_settle(rule)) for rule in open_rules(group)]
 
 
 def _more_responses(group: GroupCalibration) -> int:

@@ -85,7 +85,7 @@ def _fields(reading: Reading, inversion: Inversion) -> list[tuple[str, FieldFram
         wanted.append((("tool_calls", position), received.arguments, made.arguments))
     found = []
     for key, received_text, text in wanted:
-        frames = field_frames(deltas.get(key, []), received_text or "", text or "")
+        frames = field_frames(deltas.get(key, []), received_text or "", text or "", is_json=key[0] == "tool_calls")
         if frames is None:
             return None
         found.append((text or "", frames))

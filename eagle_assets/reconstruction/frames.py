@@ -18,16 +18,20 @@ from eagle_assets.targets.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class FieldFrames:
-    """The deltas of one text, as bytes, after the convention's blanks were taken out; none is empty."""
+    """The deltas of one text, as bytes, after the convention's blanks were taken out; none is empty.
+
+    `is_json`: the text is a call's arguments, whose closing braces a server holds back until the call ends.
+    """
 
     deltas: tuple[bytes, ...]
+    is_json: bool = False
 
     @property
     def text(self) -> bytes:
         return b"".join(self.deltas)
 
 
-def field_frames(deltas: Sequence[str], shown: str, inverted: str) -> FieldFrames | None:
+def field_frames(deltas: Sequence[str], shown: str, inverted: str, is_json: bool = False) -> FieldFrames | None:
     """The frames of a text whose server's blanks were taken out; None where the deltas are not this text's.
 
     `shown` is the text as received, `inverted` the same without the blanks.
@@ -43,7 +47,7 @@ def field_frames(deltas: Sequence[str], shown: str, inverted: str) -> FieldFrame
         position += len(text)
         if piece:
             pieces.append(piece.encode("utf-8", "surrogatepass"))
-    return FieldFrames(tuple(pieces))
+    return FieldFrames(tuple(pieces), is_json)
 
 
 class Holding:
@@ -52,6 +56,7 @@ class Holding:
     def __init__(self, frames: FieldFrames, vocabulary: Vocabulary) -> None:
         self.text = frames.text
         self._vocabulary = vocabulary
+        self._is_json = frames.is_json
         # A parser that strips holds white space back, so that no delta of its ends in any.
         self._holds_white = not any(delta[-1:].isspace() for delta in frames.deltas)
 
@@ -66,10 +71,12 @@ class Holding:
             width = 4 if following >= b"\xf0" else 3 if following >= b"\xe0" else 2
             ends.update(range(end + 1, end + width))
         elif following.isspace() and self._holds_white:
-            ends.update(range(end + 1, end + 1 + _white_at(self.text, end)))
+            ends.update(range(end + 1, end + 1 + _length_at(_WHITE, self.text, end)))
         else:
             held = self._vocabulary.longest_marker_prefix(self.text[end : end + 32])
             ends.update(range(end + 1, end + held + 1))
+        if self._is_json:
+            ends.update(range(end + 1, end + 1 + _length_at(_BRACES, self.text, end)))
         return sorted(ends)
 
     def hidden_within(self, start: int, end: int) -> list[int]:
@@ -79,15 +86,18 @@ class Holding:
         inside.update(range(start + 1, start + 1 + self._vocabulary.longest_marker_prefix(delta[:32])))
         if self._holds_white:
             inside.update(range(start + 1, start + 1 + len(delta) - len(delta.lstrip())))
+        if self._is_json:
+            inside.update(range(start + 1, start + 1 + _length_at(_BRACES, self.text, start)))
         return sorted(i for i in inside if i < end)
 
 
 _WHITE = re.compile(rb"\s*")
+_BRACES = re.compile(rb"[}\s]*")
 
 
-def _white_at(text: bytes, position: int) -> int:
-    """Length in bytes of the white space that begins at `position`."""
-    match = _WHITE.match(text, position)
+def _length_at(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+    """Length in bytes of what matches at `position`."""
+    match = pattern.match(text, position)
     return 0 if match is None else match.end() - position
 
 

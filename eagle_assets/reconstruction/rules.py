@@ -31,6 +31,20 @@ def _differing(one: Hypothesis, other: Hypothesis) -> Iterator[Rule]:
         yield "arguments_rewritten"
 
 
+def as_supposed(rule: Rule, hypothesis: Hypothesis) -> str:
+    """What a convention supposes in this rule."""
+    if rule == "think_generated":
+        return "<think> is generated" if hypothesis.counting.think_generated else "<think> is part of the prompt"
+    if rule == "stop_counted":
+        return "the stop token is counted" if hypothesis.counting.stop_counted else "the stop token is not counted"
+    if rule == "section_end":
+        counted = "not counted or not generated" if hypothesis.counting.section_end_open else "counted"
+        return f"the token that closes a tool section is {counted}"
+    if rule == "arguments_rewritten":
+        return "arguments are written anew, compactly" if hypothesis.rewrites_arguments else "arguments are kept"
+    return f"the server puts {'a' if rule in hypothesis.inserted else 'no'} blank in at the {in_words(rule)}"
+
+
 def question(rule: Rule) -> str:
     """What is open where conventions that differ in this rule still stand."""
     if rule == "think_generated":
