@@ -82,6 +82,29 @@ def reconstruct(
 
 
 @main.command()
+@click.argument(
+    "files", nargs=-1, required=True, metavar="IN...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where the calibration goes.")
+@click.option("--explain", "provider", metavar="PROVIDER", help="Which exchanges refuted what, and what is left over.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
+def calibrate(files: tuple[Path, ...], output: Path | None, provider: str | None, as_json: bool) -> None:
+    """Learn from recorded exchanges how each provider serves and counts, and show what is settled and what is open.
+
+    \b
+    Examples:
+      eagle-assets calibrate monday.jsonl tuesday.jsonl -o calibration.json
+      eagle-assets calibrate monday.jsonl --explain "Moonshot AI"
+    """
+    from eagle_assets.reconstruction.calibrate_command import NothingToShow, calibrate_files
+
+    try:
+        calibrate_files(files, output, provider, as_json)
+    except (NothingToShow, OSError) as error:
+        fail(str(error))
+
+
+@main.command()
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
 def query(name: str | None, as_json: bool) -> None:
