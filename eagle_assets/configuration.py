@@ -51,7 +51,8 @@ class Routing(Frozen):
 
 
 class OpenRouterDataset(Frozen):
-    """A dataset bought from OpenRouter: `prompts` is a JSONL file, `limit_per_tick` counts requests."""
+    """A dataset bought from OpenRouter: `prompts` is a JSONL file, `limit_per_tick` counts prompts. What is per tick
+    bounds each run that its schedule launches."""
 
     source: Literal["openrouter"]
     prompts: Path
@@ -59,6 +60,7 @@ class OpenRouterDataset(Frozen):
     cron: str | None = None
     budget_usd: float | None = Field(default=None, gt=0)
     limit_per_tick: int | None = Field(default=None, gt=0)
+    budget_usd_per_tick: float | None = Field(default=None, gt=0)
 
 
 class LocalDataset(Frozen):

@@ -12,19 +12,28 @@ from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.progress import report_to
+from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Check, GateClosed, Published, require
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import NewVersion, new_version
+from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS
 
 if TYPE_CHECKING:
+    from typing import TypedDict
+
     from eagle_assets.openrouter.attempts import JournalRecord
     from eagle_assets.openrouter.client import CollectionSummary
     from eagle_assets.openrouter.collection import Progress
+    from eagle_assets.openrouter.endpoints import Endpoint
+    from eagle_assets.openrouter.entries import Tick
     from eagle_assets.openrouter.requests import Prompt
 
-# One stray answer of an excluded provider is kept out by its verdict; more of them mean that routing does not hold.
-MAX_SHARE_OF_EXCLUDED = 0.05
+    class TickLimits(TypedDict):
+        tick: Tick | None
+        limit: int | None
+
+
 WORST = 10
 
 
@@ -40,7 +49,7 @@ WORST = 10
         {
             "nothing_lost": "Every prompt has an answer or a recorded reason; every exchange of the journal is here.",
             "spend_within_budget": "What was spent is within the cap of the dataset and of all of them together.",
-            "providers_allowed": f"At most {MAX_SHARE_OF_EXCLUDED:.0%} of the answers come from excluded providers.",
+            "providers_allowed": f"At most {MAX_SHARE_OF_STRAYS:.0%} of the answers are from whom nobody asked.",
         },
         DATASETS,
     ),
@@ -100,18 +109,22 @@ def _bought(
         done = progress.answered + progress.refused + progress.failed
         report(name, done, progress.total, progress.spent_usd)
 
-    summary = collect_missing(home.root, name, asked, configuration, project.settings, token_counts, on_progress)
+    summary = collect_missing(
+        home.root, name, asked, configuration, project.settings, token_counts, on_progress, **tick_of(context, dataset)
+    )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
     journal = open_journal(home.root, name)
-    version.write_rows("part.parquet", RAW_RESPONSES, (row_of_record(record, name) for record in journal.read()))
-    rows = list(version.rows("part.parquet", ["exchange_id", "prompt_id", "provider", "outcome", "cost_usd"]))
+    # In the order of the prompts, so that the rows do not depend on when each answer came.
+    prompt_ids = [prompt.prompt_id for prompt in asked]
+    version.write_rows("part.parquet", RAW_RESPONSES, (row_of_record(r, name) for r in journal.read(prompt_ids)))
+    rows = list(version.rows("part.parquet", ["exchange_id", "prompt_id", "provider", "model", "outcome"]))
     totals = budget_totals(home.root, configuration)
     answers = [row for row in rows if row["outcome"] == "answered"]
     checks = [
         nothing_lost(
-            every_prompt_is_explained(_prompt_ids(inputs[0]), rows, summary),
-            differing_rows(journal.read(), version.rows("part.parquet", ["exchange_id", "body"])),
+            every_prompt_is_explained(prompt_ids, rows, summary),
+            differing_rows(journal.read(prompt_ids), version.rows("part.parquet", ["exchange_id", "body"])),
         ),
         spend_within_budget(
             {
@@ -119,7 +132,7 @@ def _bought(
                 "all datasets": (totals.all.spent_usd, totals.budget_usd),
             },
         ),
-        providers_allowed(answers, configuration),
+        providers_allowed(answers, configuration, published_endpoints(inputs[1])),
     ]
     counts = {
         "prompts": summary.prompts,
@@ -139,18 +152,23 @@ def prompts_as_published(
     """The prompts of the file, and their token counts. Raises GateClosed where they are not what was published."""
     from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts
 
-    rows = {row["prompt_id"]: row for row in published.rows(["prompt_id", "request", "prompt_tokens"])}
     try:
         asked = read_prompts(dataset.prompts)
     except PromptsError as error:
         raise GateClosed(str(error)) from None
-    requests = {p.prompt_id: msgspec.json.encode(build_request(p, dataset, configuration)).decode() for p in asked}
-    if requests != {prompt_id: row["request"] for prompt_id, row in rows.items()}:
-        raise GateClosed(
-            f"{dataset.prompts} or the datasets file changed since prompts of {published.audit.dataset} was "
-            "materialised; materialise it again"
-        )
-    return asked, {prompt_id: row["prompt_tokens"] for prompt_id, row in rows.items()}
+    token_counts: dict[str, int] = {}
+    for prompt, row in zip_longest(asked, published.rows(["prompt_id", "request", "prompt_tokens"])):
+        if prompt is None or row is None or not _is_request_of(row, build_request(prompt, dataset, configuration)):
+            raise GateClosed(
+                f"{dataset.prompts} or the datasets file changed since prompts of {published.audit.dataset} was "
+                "materialised; materialise it again"
+            )
+        token_counts[prompt.prompt_id] = row["prompt_tokens"]
+    return asked, token_counts
+
+
+def _is_request_of(row: Mapping[str, Any], request: dict[str, Any]) -> bool:
+    return bool(row["request"] == msgspec.json.encode(request).decode())
 
 
 def every_prompt_is_explained(
@@ -209,19 +227,32 @@ def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Che
     )
 
 
-def providers_allowed(answers: Sequence[Mapping[str, Any]], configuration: Configuration) -> Check:
-    from eagle_assets.reconstruction.reading import provider_slug
+def providers_allowed(
+    answers: Sequence[Mapping[str, Any]], configuration: Configuration, endpoints: "Sequence[Endpoint]" = ()
+) -> Check:
+    from eagle_assets.openrouter.origin import Origin
 
-    excluded = {provider_slug(name) for name in configuration.routing.as_request()["ignore"]}
-    stray = [row for row in answers if provider_slug(row["provider"] or "") in excluded]
-    share = len(stray) / len(answers) if answers else 0.0
+    origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
+    reasons = [(row, origin.stray(row["model"], row["provider"])) for row in answers]
+    strays = [(row, reason) for row, reason in reasons if reason is not None]
+    share = len(strays) / len(answers) if answers else 0.0
     return Check(
         "providers_allowed",
-        share <= MAX_SHARE_OF_EXCLUDED,
-        f"{len(stray)} of {len(answers)} answers come from excluded providers",
-        {"answers": len(answers), "excluded": len(stray), "share": share},
-        tuple({"exchange_id": row["exchange_id"], "provider": row["provider"]} for row in stray[:WORST]),
+        share <= MAX_SHARE_OF_STRAYS,
+        f"{len(strays)} of {len(answers)} answers are not from whom they were asked"
+        + (f", such as {strays[0][1]}; they are kept, and never trained on" if strays else ""),
+        {"answers": len(answers), "strays": len(strays), "share": share},
+        tuple({"exchange_id": row["exchange_id"], "reason": reason} for row, reason in strays[:WORST]),
     )
+
+
+def tick_of(context: dg.AssetExecutionContext, dataset: OpenRouterDataset) -> "TickLimits":
+    """The limits of one tick, where a schedule launched this run; none where a person did."""
+    from eagle_assets.openrouter.entries import Tick
+
+    if "dagster/schedule_name" not in context.run.tags:
+        return {"tick": None, "limit": None}
+    return {"tick": Tick(context.run.run_id, dataset.budget_usd_per_tick), "limit": dataset.limit_per_tick}
 
 
 def _prompt_ids(prompts: Published) -> list[str]:

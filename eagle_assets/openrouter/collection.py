@@ -229,7 +229,7 @@ class Collection:
         response = read_outcome(record.exchange)
         blamed = error_details(record.exchange.body).provider if response.error else None
         if record.outcome == "answered":
-            self._look_at_origin(self._origin.stray(response))
+            self._look_at_origin(self._origin.stray(response.model, response.provider))
             if self._watcher.on_answer is not None:
                 self._watcher.on_answer(record.exchange)
         await self._teller.enter(_settlement(record, response))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from eagle_assets.configuration import ALWAYS_EXCLUDED, Routing
 from eagle_assets.openrouter.endpoints import Endpoint, is_named_by, plain_name, slugs_of
-from eagle_assets.openrouter.wire import Response
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.target import UnknownTarget
 
@@ -41,17 +40,17 @@ class Origin:
             frozenset(name for name, kinds in quantizations.items() if kinds <= REQUANTISED),
         )
 
-    def stray(self, response: Response) -> str | None:
-        """Why an answer may not be used, or None. What it does not say is not held against it."""
-        model, provider = response.model or "", plain_name(response.provider or "")
+    def stray(self, model: str | None, provider: str | None) -> str | None:
+        """Why an answer by these may not be used, or None. What it does not say is not held against it."""
+        name = plain_name(provider or "")
         if model and not _is_named(self.model, model):
             return f"another model: {model}"
-        if provider and provider in self.ignored:
-            return f"excluded provider: {response.provider}"
-        if provider and self.only and provider not in self.only:
-            return f"a provider that was not asked: {response.provider}"
-        if provider in self.requantised:
-            return f"requantised weights: {response.provider}"
+        if name and name in self.ignored:
+            return f"an excluded provider: {provider}"
+        if name and self.only and name not in self.only:
+            return f"a provider that was not asked: {provider}"
+        if name in self.requantised:
+            return f"requantised weights: {provider}"
         return None
 
 
