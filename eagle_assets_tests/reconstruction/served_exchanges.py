@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -14,6 +15,7 @@ from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import Call, Ids, Output, join_output
 from eagle_assets.serving.served import Frame, Served, Situation
 from eagle_assets.targets.kimi import target_named
+from eagle_assets.targets.prompt import prompt_ids
 
 K2_5 = target_named("moonshotai/kimi-k2.5")
 K2 = target_named("moonshotai/kimi-k2-0905")
@@ -104,15 +106,17 @@ def document(
     if situation.target.thinking == "switchable" and not situation.thinking:
         request["reasoning"] = {"enabled": False}
     given = truth.ids if gives_token_ids else None
-    body = _event_stream if situation.streamed else _json_body
+    prompt_tokens = len(prompt_ids(situation.target, request)) + served.prompt_offset
     head = {"id": exchange_id, "model": situation.target.name + "-20260127", "provider": provider}
+    body = (_event_stream if situation.streamed else _json_body)(head, served, _usage(served, prompt_tokens), given)
     return {
         "exchange_id": exchange_id,
         "model": situation.target.name,
         "provider": provider,
         "status": 200,
         "request": request,
-        "body": body(head, served, given),
+        "body": body,
+        "arrivals": _arrivals(body) if situation.streamed else [],
     }
 
 
@@ -126,11 +130,11 @@ def exchanges(
     ]
 
 
-def _usage(served: Served) -> dict[str, Any]:
+def _usage(served: Served, prompt_tokens: int) -> dict[str, Any]:
     return {
-        "prompt_tokens": 20,
+        "prompt_tokens": prompt_tokens,
         "completion_tokens": served.completion_tokens,
-        "total_tokens": 20 + served.completion_tokens,
+        "total_tokens": prompt_tokens + served.completion_tokens,
         "cost": 0.001,
         "completion_tokens_details": {"reasoning_tokens": served.reasoning_tokens or 0},
     }
@@ -140,7 +144,7 @@ def _finish(served: Served) -> dict[str, Any]:
     return {"finish_reason": served.finish_reason, "native_finish_reason": served.finish_reason}
 
 
-def _json_body(head: Mapping[str, Any], served: Served, given: Sequence[int] | None) -> str:
+def _json_body(head: Mapping[str, Any], served: Served, usage: Mapping[str, Any], given: Sequence[int] | None) -> str:
     message = {
         "role": "assistant",
         "content": served.message.content,
@@ -153,21 +157,33 @@ def _json_body(head: Mapping[str, Any], served: Served, given: Sequence[int] | N
     choice = {"index": 0, "message": message, **_finish(served)}
     if given is not None:
         choice["token_ids"] = list(given)
-    return "\n         \n" + _json({**head, "object": "chat.completion", "choices": [choice], "usage": _usage(served)})
+    return "\n         \n" + _json({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def _event_stream(head: Mapping[str, Any], served: Served, given: Sequence[int] | None) -> str:
-    return ": OPENROUTER PROCESSING\n\n" + "".join(f"data: {frame}\n\n" for frame in _frames(head, served, given))
+def _event_stream(
+    head: Mapping[str, Any], served: Served, usage: Mapping[str, Any], given: Sequence[int] | None
+) -> str:
+    return ": OPENROUTER PROCESSING\n\n" + "".join(
+        f"data: {frame}\n\n" for frame in _frames(head, served, usage, given)
+    )
 
 
-def _frames(head: Mapping[str, Any], served: Served, given: Sequence[int] | None) -> Iterator[str]:
+def _arrivals(body: str) -> list[list[float]]:
+    """When our own client saw each frame arrive: byte offsets and seconds."""
+    offsets = (found.start() for found in re.finditer(rb"^data: ", body.encode(), re.MULTILINE))
+    return [[offset, number / 8] for number, offset in enumerate(offsets)]
+
+
+def _frames(
+    head: Mapping[str, Any], served: Served, usage: Mapping[str, Any], given: Sequence[int] | None
+) -> Iterator[str]:
     for frame in served.frames:
         yield _json({**head, "choices": [{"index": 0, "delta": _delta(frame), "finish_reason": None}]})
     last: dict[str, Any] = {"index": 0, "delta": {"content": ""}, **_finish(served)}
     if given is not None:
         last["token_ids"] = list(given)
     yield _json({**head, "choices": [last]})
-    yield _json({**head, "choices": [], "usage": _usage(served)})
+    yield _json({**head, "choices": [], "usage": usage})
     yield "[DONE]"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from eagle_assets.serving.conventions import (
     THINK_GENERATED,
     VERBATIM,
 )
+from eagle_assets.serving.frames import Strip
 from eagle_assets.serving.output import Ids, join_output
 from eagle_assets.serving.served import Message, Served, Situation, ToolCall
 from eagle_assets_tests.serving.outputs import (
@@ -106,7 +107,7 @@ def test_no_blank_where_no_added_token_is_met() -> None:
 @pytest.mark.parametrize(
     ("strip", "shown"), [("none", " \n a \n"), ("left", "a \n"), ("right", " \n a"), ("both", "a")]
 )
-def test_stripping(strip: str, shown: str) -> None:
+def test_stripping(strip: Strip, shown: str) -> None:
     ids = spelt(" \n a \n", M.think_end, " \n a \n", M.stop)
     assert replace(PLAIN, reasoning_strip=strip).render(ids, THINKING).message == Message(shown, " \n a \n")
     assert replace(PLAIN, content_strip=strip).render(ids, THINKING).message == Message(" \n a \n", shown)
@@ -133,7 +134,7 @@ def test_a_blank_content_before_calls_is_null() -> None:
         ("renumbered", ["functions.f:3", "functions.g:4"]),
     ],
 )
-def test_tool_ids(tool_ids: str, ids: list[str]) -> None:
+def test_tool_ids(tool_ids: Any, ids: list[str]) -> None:
     served = replace(PLAIN, tool_ids=tool_ids).render(ACTION, replace(THINKING, calls_in_history=3))
     assert [c.id for c in served.message.tool_calls] == ids
     assert [c.name for c in served.message.tool_calls] == ["f", "g"]
@@ -201,7 +202,7 @@ def test_a_generated_think_marker_is_counted_and_missing_in_the_prompt() -> None
 
 
 @pytest.mark.parametrize(("rule", "count"), [("with_end", 3), ("without_end", 2), ("zero", 0), (None, None)])
-def test_counts_of_reasoning(rule: str | None, count: int | None) -> None:
+def test_counts_of_reasoning(rule: Any, count: int | None) -> None:
     assert len(VOCABULARY.encode("Think.")) == 2
     convention = replace(PLAIN, reasoning_count=rule)
     assert convention.render(ANSWER, THINKING).reasoning_tokens == count
@@ -305,7 +306,7 @@ def test_counts_follow_the_rules(data: st.DataObject, convention: Convention, si
     output = data.draw(outputs(situation, ordinary))
     ids = join_output(output, MARKERS)
     served = convention.render(ids, situation)
-    uncounted = output.stopped and not convention.stop_counted
+    uncounted = int(output.stopped and not convention.stop_counted)
     uncounted += output.section_closed and not convention.section_end_counted
     assert served.completion_tokens == len(ids) - uncounted
     assert len(served.message.tool_calls) == len(output.calls)
