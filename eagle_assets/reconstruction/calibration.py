@@ -224,13 +224,15 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
 
 def _always_blank(members: Sequence[Observation]) -> frozenset[Edge]:
     """Edges at which a blank stands wherever one can (but for one text in fifty, of another deployment)."""
-    always = set()
+    always, sometimes = set(), set()
     for edge in EDGES:
         views = [o.edges[edge] for o in members if edge in o.edges and o.edges[edge].can_hold_blank]
         without = sum(view.without_blank is None for view in views)
-        if views and (without * 50 <= len(views) or (edge in SOMETIMES_STRIPPED and without < len(views))):
+        if views and without * 50 <= len(views):
             always.add(edge)
-    return frozenset(always)
+        elif edge in SOMETIMES_STRIPPED and without < len(views):
+            sometimes.add(edge)
+    return frozenset(always | sometimes) if always - SOMETIMES_STRIPPED else frozenset()
 
 
 def _hypotheses(members: Sequence[Observation]) -> Iterator[Hypothesis]:

@@ -35,13 +35,16 @@ class FrameEvidence:
         return all(agreement(frames, ids, self._vocabulary) for frames, ids in self._with_canonical_ids())
 
     def one_token_steps(self) -> tuple[list[int], Solution, bool] | None:
-        """Ids when each step made one token; with whether every delta is a whole step. None where they cannot be."""
+        """Ids when each step made one token, and whether every delta is a whole step; None where they cannot be.
+
+        Of several solutions that stray as little from the canonical ids, it is the first.
+        """
         if self._inversion.difference is None or self._fields is None:
             return None
         fields = list(self._with_canonical_ids())
         tokens = sum(len(ids) for _, ids in fields) + self._inversion.difference
         solution = one_token_steps(fields, tokens, self._vocabulary)
-        if solution is None or not solution.clear:
+        if solution is None:
             return None
         whole = tokens == sum(len(frames.deltas) for frames, _ in fields)
         return self._output_ids(solution.ids), solution, whole

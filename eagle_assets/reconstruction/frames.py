@@ -84,13 +84,16 @@ class Holding:
         delta = self.text[start:end]
         inside = {i for i in range(start + 1, end) if 0x80 <= self.text[i] < 0xC0}
         inside.update(range(start + 1, start + 1 + self._vocabulary.longest_marker_prefix(delta[:32])))
-        if self._holds_white:
-            inside.update(range(start + 1, start + 1 + len(delta) - len(delta.lstrip())))
+        # What a text begins with is held back until it is more than white space, and arguments until they have begun.
+        if self._holds_white or start == 0:
+            inside.update(range(start + 1, start + 1 + _length_at(_WHITE, self.text, start)))
         if self._is_json:
             inside.update(range(start + 1, start + 1 + _length_at(_BRACES, self.text, start)))
+            inside.update(range(1, min(end, _MOST_HELD_OF_ARGUMENTS)) if start == 0 else ())
         return sorted(i for i in inside if i < end)
 
 
+_MOST_HELD_OF_ARGUMENTS = 24  # bytes
 _WHITE = re.compile(rb"\s*")
 _BRACES = re.compile(rb"[}\s]*")
 

@@ -87,7 +87,8 @@ class _Case:
             return self._say("contradicted", None, ["no_convention_explains_the_text"])
         closing = [inversion for inversion in self._inversions if inversion.closes]
         if self._response.deltas and self._reading.completion_tokens is not None:
-            decided = self._by_one_token_steps(closing) or self._by_walls((*closing, *self._inversions)[0])
+            best = (closing or self._inversions)[0]
+            decided = self._by_one_token_steps(closing) or self._by_walls(best) or self._by_unclear_steps(best)
             if decided is not None:
                 return decided
         return self._by_count(closing) if closing else self._count_does_not_close()
@@ -118,7 +119,7 @@ class _Case:
         """The ids that the deltas spell when each step of the stream made one token; None where none did."""
         for inversion in self._inversions:
             found = FrameEvidence(self._reading, inversion, self._texts).one_token_steps()
-            if found is None:
+            if found is None or not found[1].clear:
                 continue
             ids, solution, whole = found
             self._evidence["frames"] = "one token a step"
@@ -142,6 +143,9 @@ class _Case:
             self._evidence["frames"] = "agree"
             return None
         self._evidence["frames"] = "disagree"
+        unclear = frames.one_token_steps()
+        if unclear is not None:
+            return self._say("unverified", best, ["several_segmentations"], output_ids=unclear[0])
         between = frames.between_walls()
         unsettled = what_is_unsettled(self._reading, self._group)
         if between is not None:
@@ -149,6 +153,14 @@ class _Case:
         if unsettled is not None:
             return self._say("unverified", best, ["frames_disagree", unsettled])
         return self._say("contradicted", best, ["frames_disagree"])
+
+    def _by_unclear_steps(self, best: Inversion) -> Reconstruction | None:
+        """Several segmentations that the frames allow where the canonical one does not close; else None."""
+        found = None if best.closes else FrameEvidence(self._reading, best, self._texts).one_token_steps()
+        if found is None:
+            return None
+        self._evidence["frames"] = "one token a step"
+        return self._say("unverified", best, ["several_segmentations"], output_ids=found[0])
 
     def _by_count(self, closing: Sequence[Inversion]) -> Reconstruction:
         best = closing[0]
