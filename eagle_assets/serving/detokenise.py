@@ -103,19 +103,26 @@ class _VllmDetokenising:
         self._vocabulary, self._stop = situation.target.vocabulary, situation.target.markers.stop
         self._blank = blank
         skips_special = situation.target.thinking == "never" and not situation.tools
-        self._seen = [] if skips_special else prompt_tail(situation)
-        self._prefix, self._read = 0, len(self._seen)
+        self._before: list[int] = [] if skips_special else prompt_tail(situation)
+        self._new: list[int] = []
 
     def add(self, ids: Sequence[int], last: bool) -> str:
-        return "".join(self._next(token) for token in ids if token != self._stop)
+        tokens = [token for token in ids if token != self._stop]
+        if last and not self._new:
+            # All at once is the same, unless something is left waiting.
+            before = _joined(self._before, self._vocabulary, None, self._blank)
+            text = _joined(self._before + tokens, self._vocabulary, None, self._blank)[len(before) :]
+            if not text.endswith(_UNFINISHED):
+                return text
+        return "".join(map(self._next, tokens))
 
     def _next(self, token: int) -> str:
-        self._seen.append(token)
-        before = _joined(self._seen[self._prefix : self._read], self._vocabulary, None, self._blank)
-        now = _joined(self._seen[self._prefix :], self._vocabulary, None, self._blank)
+        self._new.append(token)
+        before = _joined(self._before, self._vocabulary, None, self._blank)
+        now = _joined(self._before + self._new, self._vocabulary, None, self._blank)
         if len(now) <= len(before) or now.endswith(_UNFINISHED):
             return ""
-        self._prefix, self._read = self._read, len(self._seen)
+        self._before, self._new = self._new, []
         return now[len(before) :]
 
 
@@ -142,24 +149,20 @@ class _SglangDetokenising:
         self._vocabulary, self._stop = situation.target.vocabulary, situation.target.markers.stop
         self._alone = added_but_not_special(situation.target.markers) if blanks else frozenset()
         self._blank = " " if blanks else ""
-        self._seen = prompt_tail(situation)
-        self._surrounding, self._read, self._ahead = 0, len(self._seen), 0
+        self._before, self._new = prompt_tail(situation), list[int]()
+        self._sent_early = 0
 
     def add(self, ids: Sequence[int], last: bool) -> str:
-        self._seen.extend(ids)
-        end = len(self._seen) - (self._seen[-1] == self._stop)
-        before = self._text(self._surrounding, self._read)
-        new = self._text(self._surrounding, end)[len(before) :]
-        ahead = self._ahead
+        self._new.extend(token for token in ids if token != self._stop)
+        before = _joined(self._before, self._vocabulary, self._alone, self._blank)
+        new = _joined(self._before + self._new, self._vocabulary, self._alone, self._blank)[len(before) :]
+        sent_early = self._sent_early
         if last or (new and not new.endswith(_UNFINISHED)):
-            self._surrounding, self._read, self._ahead = self._read, len(self._seen), 0
-            return new[ahead:]
+            self._before, self._new, self._sent_early = self._new, [], 0
+            return new[sent_early:]
         printable = _printable(new)
-        self._ahead = len(printable)
-        return printable[ahead:]
-
-    def _text(self, start: int, end: int) -> str:
-        return _joined(self._seen[start:end], self._vocabulary, self._alone, self._blank)
+        self._sent_early = len(printable)
+        return printable[sent_early:]
 
 
 # Blocks of ideographs: extensions and compatibility forms included, kana and hangul not.

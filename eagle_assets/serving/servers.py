@@ -24,7 +24,9 @@ class ParsedStream(Protocol):
         ...
 
     @property
-    def reasoning_tokens(self) -> int: ...
+    def reasoning_tokens(self) -> int:
+        """What `reasoning_tokens` would say if the stream ended here."""
+        ...
 
 
 class Parsers(Protocol):

@@ -113,11 +113,12 @@ class SglangStream:
         self._situation = situation
         self._thoughts = _ReasoningStream(situation)
         self._calls = _ToolStream(situation)
-        self._ids: list[int] = []
+        self._counting = situation.thinking
+        self.reasoning_tokens = 0
 
     def feed(self, text: str, ids: Sequence[int], last: bool) -> Iterator[Frame]:
         """The frames of one step."""
-        self._ids += ids
+        self._count(ids)
         reasoning, content = self._thoughts.feed(text)
         if last:
             last_reasoning, last_content = self._thoughts.finish()
@@ -131,9 +132,11 @@ class SglangStream:
         if last:
             yield from self._calls.finish()
 
-    @property
-    def reasoning_tokens(self) -> int:
-        return Sglang0523Parsers().reasoning_tokens(self._ids, self._situation)
+    def _count(self, ids: Sequence[int]) -> None:
+        if self._counting:
+            end = self._situation.target.markers.think_end
+            self._counting = end not in ids
+            self.reasoning_tokens += len(ids) if self._counting else ids.index(end) + 1
 
 
 def _split_reasoning(text: str, situation: Situation) -> tuple[str, str]:

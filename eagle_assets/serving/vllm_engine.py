@@ -45,6 +45,9 @@ class Markup:
     beginnings: frozenset[str]
     longest: int
 
+    def __deepcopy__(self, memo: object) -> Markup:
+        return self
+
     def held(self, text: str) -> int:
         """Length of the longest end of `text` that may yet become a literal."""
         for length in range(min(len(text), self.longest - 1), 0, -1):
