@@ -22,6 +22,7 @@ from eagle_assets.targets.target import Markers
 from eagle_assets.training.ragged import Ragged
 
 DEFAULT_SIZE = 32_000
+CURVE_SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 
 Counts = npt.NDArray[np.int64]
 
@@ -75,6 +76,19 @@ def choose_draft_vocabulary(counts: Counts, markers: Markers, size: int = DEFAUL
     return DraftVocabulary(
         d2t=token_ids - np.arange(size), t2d=t2d, coverage=float(counts[token_ids].sum() / counts.sum())
     )
+
+
+def coverage_curve(counts: Counts, markers: Markers) -> dict[int, float]:
+    """The share of generated tokens that draft vocabularies of 1,000, 2,000, … ids cover, up to all ids.
+
+    `counts` (vocabulary size,) must hold a generated token.
+    """
+    always = np.array(astuple(markers))
+    rank = counts.copy()
+    rank[always] = np.iinfo(np.int64).max
+    covered = np.cumsum(counts[np.argsort(-rank, kind="stable")]) / counts.sum()
+    sizes = [size for size in CURVE_SIZES if always.size <= size < counts.size] + [counts.size]
+    return {size: float(covered[size - 1]) for size in sizes}
 
 
 def token_frequencies(counts: Counts, draft: DraftVocabulary) -> pa.Table:

@@ -1,0 +1,85 @@
+"""`eagle-assets export`: what was typed, a bar while it runs, and what to do with the folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from eagle_assets.configuration import Settings, load_configuration
+from eagle_assets.lake.home import Home
+from eagle_assets.targets.kimi import target_named
+from eagle_assets.training.exports.export import Exported, export
+from eagle_assets.training.exports.request import ExportError, ExportRequest
+
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def export_to(
+    folder: Path, form: str, datasets: Sequence[str], weights: Sequence[str], size: str, **options: Any
+) -> None:
+    """Export as the command line says. Raises ExportError and ConfigurationError."""
+    request = ExportRequest(
+        form,  # type: ignore[arg-type]  # the request itself refuses what is no format
+        folder,
+        datasets=tuple(name for names in datasets for name in names.split(",") if name),
+        weights=dict(_weight(pair) for pairs in weights for pair in pairs.split(",") if pair),
+        shard_bytes=size_in_bytes(size),
+        **options,
+    )
+    settings = Settings()
+    target = target_named(load_configuration(settings.datasets_file).target)
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:15}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def on_rows(doing: str, rows: int, total: int) -> None:
+            if doing not in tasks:
+                tasks[doing] = bar.add_task(doing, total=total)
+            bar.advance(tasks[doing], rows)
+
+        exported = export(Home(settings.home), target, request, on_rows)
+    _say(exported, console)
+
+
+def size_in_bytes(text: str) -> int:
+    """`500MB`, `2 GiB` or a plain number of bytes. Raises ExportError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.strip().upper())
+    if match is None or match[2] not in UNITS:
+        raise ExportError(f"{text!r} is no size of a shard; write it like 500MB or 2GB")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+def _weight(pair: str) -> tuple[str, float]:
+    dataset, _, weight = pair.partition("=")
+    try:
+        return dataset.strip(), float(weight)
+    except ValueError:
+        raise ExportError(f"{pair!r} is no weight of a dataset; write it like B3=2") from None
+
+
+def _say(exported: Exported, console: Console) -> None:
+    manifest = exported.manifest
+    for note in exported.notes:
+        console.print(note, style="yellow", highlight=False)
+    for name, dataset in manifest["datasets"].items():
+        left_out = ", ".join(f"{count:,} {reason}" for reason, count in dataset["left_out"].items())
+        console.print(
+            f"{name}: {dataset['rows']:,} rows, {dataset['generated_tokens']:,} generated tokens"
+            + (f"; left out: {left_out}" if left_out else ""),
+            highlight=False,
+        )
+    verb = "is that export already; nothing was written" if exported.was_there else "is complete"
+    coverage = manifest["draft_vocabulary"]
+    console.print(
+        f"{manifest['rows']:,} rows, {manifest['tokens']:,} tokens, the longest row {manifest['longest']:,}; "
+        f"{coverage['size']:,} draft ids cover {coverage['coverage']:.2%}.\n"
+        f"{exported.folder} {verb}. README.md in it says how to train from there.",
+        highlight=False,
+        soft_wrap=True,
+    )
