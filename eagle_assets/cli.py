@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -105,6 +105,33 @@ def calibrate(files: tuple[Path, ...], output: Path | None, provider: str | None
 
 
 @main.command()
+@click.argument("exchange_id")
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Look in this file of exchanges, not in what the pipeline made.",
+)
+@click.option("--ids", "with_ids", is_flag=True, help="With the id of each token.")
+def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
+    """Show one response: its tokens, where the candidates differ, the evidence, and the verdict with its reasons.
+
+    \b
+    Examples:
+      eagle-assets show gen-1733090000-abc
+      eagle-assets show gen-1733090000-abc --file monday.jsonl --ids
+    """
+    from rich.console import Console
+
+    from eagle_assets.reconstruction.show_command import NotFound
+    from eagle_assets.reconstruction.show_command import show as show_exchange
+
+    try:
+        show_exchange(exchange_id, home(), file, with_ids, Console(width=None if sys.stdout.isatty() else 120))
+    except (NotFound, OSError) as error:
+        fail(str(error))
+
+
+@main.command()
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
 def query(name: str | None, as_json: bool) -> None:
@@ -135,7 +162,9 @@ def query(name: str | None, as_json: bool) -> None:
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON object.")
 def budget(as_json: bool) -> None:
-    """Show what is spent, reserved by requests under way, and left of the budget, in all and by dataset.
+    """Show what is spent, reserved and left, what a trusted token costs, and what the rest will cost.
+
+    By dataset and provider; asks nobody and changes nothing.
 
     \b
     Examples:
@@ -146,18 +175,23 @@ def budget(as_json: bool) -> None:
     from rich.console import Console
 
     from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
-    from eagle_assets.openrouter.budget import totals_as_json, totals_as_table
-    from eagle_assets.openrouter.ledger import LedgerError, budget_totals
+    from eagle_assets.defs.budget_page import as_json as spending_as_json
+    from eagle_assets.defs.budget_page import as_page
+    from eagle_assets.defs.spending import spending
+    from eagle_assets.lake.audit import GateClosed
+    from eagle_assets.openrouter.ledger import LedgerError
+    from eagle_assets.openrouter.record_file import JournalError
 
-    settings = Settings()
     try:
-        totals = budget_totals(settings.home, load_configuration(settings.datasets_file))
-    except (ConfigurationError, LedgerError) as error:
+        found = spending(home(), load_configuration(Settings().datasets_file))
+    except (ConfigurationError, LedgerError, JournalError, GateClosed) as error:
         fail(str(error))
     if as_json:
-        click.echo(msgspec.json.encode(totals_as_json(totals)))
+        click.echo(msgspec.json.encode(spending_as_json(found)))
     else:
-        Console().print(totals_as_table(totals))
+        console = Console(width=None if sys.stdout.isatty() else 170)
+        for part in as_page(found):
+            console.print(part)
 
 
 @main.command()
@@ -252,11 +286,63 @@ def run(datasets: tuple[str, ...], until: str | None) -> None:
         fail(str(error))
     with RunPage() as page:
         try:
+            page.announce(_cost_of_run(datasets))
             summary = materialise(datasets, until, on_outcome=page.show, on_progress=page.progress)
         except (ConfigurationError, RunRefused) as error:
             fail(str(error))
         page.conclude(summary)
     sys.exit(0 if summary.succeeded else 1)
+
+
+@main.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--format", "form", required=True, metavar="FORMAT", help="speculators, specforge or huggingface.")
+@click.option("--datasets", multiple=True, metavar="B3,B4", help="Only these; by default all that may be read.")
+@click.option("--max-length", type=int, metavar="TOKENS", help="Longer sequences are left out, or cut with --cut.")
+@click.option("--cut/--whole", default=False, help="Cut longer sequences; nothing is put in place of what is cut off.")
+@click.option("--min-verdict", type=click.Choice(["exact", "consistent"]), default="consistent", show_default=True)
+@click.option("--dedup", type=click.Choice(["prompt", "sequence"]), help="Keep the first row of each.")
+@click.option("--eval-share", type=float, default=0.0, help="This share of the prompts becomes an evaluation split.")
+@click.option("--weights", multiple=True, metavar="B3=2,B4=0.5", help="How often rows of a dataset are met.")
+@click.option("--shard-size", "size", default="1GB", show_default=True, help="A new file from about this size on.")
+@click.option("--draft-size", type=int, default=32_000, show_default=True, help="Ids of the draft vocabulary.")
+def export(folder: Path, form: str, **options: Any) -> None:
+    """Write the trusted sequences as a trainer takes them, with the draft vocabulary, into a new folder.
+
+    DIR appears whole or not at all; an export that was interrupted goes on where it was.
+
+    \b
+    Examples:
+      eagle-assets export --format speculators for_speculators
+      eagle-assets export --format specforge for_specforge --max-length 8192 --cut --datasets B3,B4
+      eagle-assets export --format huggingface dataset --eval-share 0.05 --dedup sequence
+    """
+    from eagle_assets.configuration import ConfigurationError
+    from eagle_assets.training.exports.command import export_to
+    from eagle_assets.training.exports.request import ExportError
+
+    try:
+        export_to(folder, form, **options)
+    except (ConfigurationError, ExportError) as error:
+        fail(str(error))
+
+
+def _cost_of_run(datasets: tuple[str, ...]) -> str | None:
+    """What buying the rest of these datasets will cost, in a sentence; None where nothing is bought."""
+    from eagle_assets.configuration import Settings, load_configuration
+    from eagle_assets.defs.budget_page import before_a_run
+    from eagle_assets.defs.spending import spending
+
+    from eagle_assets.lake.audit import GateClosed
+    from eagle_assets.openrouter.ledger import LedgerError
+    from eagle_assets.openrouter.record_file import JournalError
+
+    configuration = load_configuration(Settings().datasets_file)
+    bought = [name for name in configuration.bought if not datasets or name in datasets]
+    try:
+        return before_a_run(spending(home(), configuration, bought)) if bought else None
+    except (GateClosed, JournalError, LedgerError) as error:
+        fail(str(error))
 
 
 if __name__ == "__main__":
