@@ -28,6 +28,7 @@ _IN_WORDS = {
     "leading_blank_undecided": "it is open whether the blank at the start of a text is the model's or the server's",
     "section_end_undecided": "it is open whether the model wrote the token that closes the tool section",
     "rival_conventions": "several conventions stand that give other ids",
+    "several_segmentations": "several ways to cut the texts into tokens fit everything that was seen",
     "white_space_may_be_lost": "white space that the model wrote may have been lost without a trace",
     "tool_index_unproven": "the server numbers tool calls itself, so that the model's own numbers are not known",
     "residual_error_above_limit": "held back, so that the stated error of the dataset stays within its limit",

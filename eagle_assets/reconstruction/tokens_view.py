@@ -46,8 +46,8 @@ def tokens_text(
 ) -> Text:
     """The output with its boundaries: shades in turn, or dots where there is no colour.
 
-    Ids that differ in a candidate are marked: in colour, or between `[` and `]`. Line breaks show as ⏎, tabs as ⇥, bytes that
-    are no character by themselves as ‹e4›, ids that are not in the vocabulary as ‹unknown›.
+    Ids that differ in a candidate are marked: in colour, or between `[` and `]`. Line breaks show as ⏎, tabs as ⇥,
+    bytes that are no character by themselves as ‹e4›, ids that are not in the vocabulary as ‹unknown›.
     """
     marked = {position for place in differing for position in range(place.start, place.end)}
     added = {place.start for place in differing if place.start == place.end}

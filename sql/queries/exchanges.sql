@@ -1,0 +1,4 @@
+-- Which exchanges are there to look at with `eagle-assets show`?
+SELECT dataset, prompt_id, exchange_id, provider, verdict, reasons[1] AS first_reason
+FROM token_sequences
+ORDER BY dataset, prompt_id, exchange_id;
