@@ -24,7 +24,7 @@ $(READY): requirements.txt pyproject.toml
 		echo "$(PYTHON) cannot make virtual environments: install its venv module (on Debian: apt install python3-venv)" >&2; exit 1; }
 	@echo "Setting up $(VENV), once: this takes a minute or two"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
