@@ -15,8 +15,8 @@ from itertools import combinations
 from eagle_assets.reconstruction.counting import COUNTINGS, Counting
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start
 from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
-from eagle_assets.reconstruction.survivor import EDGES, Hypothesis, Scales, Survivor
-from eagle_assets.serving.convention import Edge
+from eagle_assets.reconstruction.survivor import Hypothesis, Scales, Survivor
+from eagle_assets.serving.convention import EDGES, Edge
 
 RIVAL_MARGIN = 10.0
 """Nats: a rival is refuted when the responses are e**10 times less likely under it. One response weighs 2.5 nats
@@ -70,6 +70,11 @@ class GroupCalibration:
     @property
     def best(self) -> Survivor:
         return self.survivors[0]
+
+    @property
+    def edges_that_may_lose(self) -> frozenset[Edge]:
+        """Edges at which white space of the model's may be lost: those where none was ever seen."""
+        return frozenset(edge for edge in EDGES if stripped_as(edge) in self.losses)
 
     def closing_share(self, has_calls: bool) -> float:
         counted = self.counted[has_calls]

@@ -54,4 +54,10 @@ def encodable(text: str) -> str:
 
 def has_surrogate(text: str) -> bool:
     """Whether half a surrogate pair stands in the text (JSON can hold one, no tokenizer can make one)."""
-    return not text.isascii() and _SURROGATE.search(text) is not None
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -9,7 +9,6 @@ from eagle_assets.reconstruction.arguments import other_spellings
 from eagle_assets.reconstruction.calibration import GroupCalibration
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.observation import texts_to_count
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate
@@ -57,7 +56,6 @@ def hypotheses_of(group: GroupCalibration | None) -> tuple[Hypothesis, ...]:
 def texts_to_invert(reading: Reading, group: GroupCalibration | None) -> Iterator[str]:
     """Every text whose ids or count `find_inversions` and the judgement of its result ask for."""
     assert reading.situation is not None
-    yield from texts_to_count(reading, reading.layouts[0])
     for _, _, output, _ in _readings(reading, hypotheses_of(group)):
         yield from output.segments()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from eagle_assets.reconstruction.inversion import Inversion, find_inversions, ri
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction, Verdict
-from eagle_assets.serving.convention import Edge
+from eagle_assets.serving.convention import EDGES, Edge
 
 _MOST_CANDIDATES = 4
 
@@ -182,13 +182,14 @@ class _Case:
         return self._say("contradicted" if unsettled is None else "unverified", best, reasons)
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
-        found = doubts(self._reading, best, rivals, self._group, self._calibration, self._edges())
+        losing = self._group.edges_that_may_lose if self._group is not None else ()
+        found = doubts(self._reading, best, rivals, self._group, self._calibration, self._edges(losing))
         if found.error is not None:
             self._evidence["residual_error"] = found.error
         return found
 
-    def _edges(self) -> dict[Edge, EdgeView]:
-        return edge_views(self._reading, self._reading.layouts[0], self._texts)
+    def _edges(self, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
+        return edge_views(self._reading, self._reading.layouts[0], self._texts, wanted)
 
     def _say(
         self,

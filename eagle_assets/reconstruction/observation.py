@@ -7,7 +7,7 @@ texts as they stand, and how that would change with a blank less or white space 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,7 @@ from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank, without_blank
 from eagle_assets.reconstruction.layouts import Layout
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.serving.convention import Edge
+from eagle_assets.serving.convention import EDGES, Edge
 
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
@@ -95,11 +95,15 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_lengt
     )
 
 
-def edge_views(reading: Reading, layout: Layout, texts: EncodedTexts) -> dict[Edge, EdgeView]:
-    """Every edge of a layout, the arguments of all its calls taken together."""
+def edge_views(
+    reading: Reading, layout: Layout, texts: EncodedTexts, wanted: Container[Edge] = EDGES
+) -> dict[Edge, EdgeView]:
+    """The wanted edges of a layout, the arguments of all its calls taken together."""
     views: dict[Edge, EdgeView] = {}
     if reading.situation is not None:
         for edge, text, possible in edges(layout.output, reading.situation):
+            if edge not in wanted:
+                continue
             view = _view_edge(edge, text, possible, texts)
             views[edge] = view if edge not in views else _together(views[edge], view, edge in SOMETIMES_STRIPPED)
     return views

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import get_args
 
 import numpy as np
 
@@ -13,11 +12,9 @@ from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED, Counting
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, without_blanks
 from eagle_assets.reconstruction.observation import Observation
-from eagle_assets.serving.convention import Edge
+from eagle_assets.serving.convention import EDGES, Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.served import Situation
-
-EDGES: tuple[Edge, ...] = get_args(Edge)
 
 _REFUTED = log(0.005)  # a text that the convention cannot produce: a response of another deployment
 _CLOSES, _DIFFERS = log(0.75), log(0.25 / 4)  # counts close under the true convention in 56 to 91 % (FACTS 4)

@@ -35,7 +35,8 @@ Edge = Literal[
 print it, and put a blank after it, only where special tokens are not skipped, which is so where tools are declared
 (vLLM, `adjust_request` of its tool parsers)."""
 
-EVERY_EDGE: frozenset[Edge] = frozenset(get_args(Edge))
+EDGES: tuple[Edge, ...] = get_args(Edge)
+EVERY_EDGE = frozenset(EDGES)
 
 _HEADER = re.compile(r"(?:functions\.)?(?P<name>.+):(?P<index>\d+)", re.DOTALL)
 

@@ -61,9 +61,9 @@ class Vocabulary:
             text: token for text, token in self._tokenizer.special_tokens().items() if ordinary_size <= token < size
         }
         self.special_text: dict[int, str] = {token: text for text, token in self.special.items()}
-        self._looks_like_marker = re.compile(
-            "|".join(sorted(map(re.escape, self._tokenizer.special_tokens()), key=len, reverse=True))
-        )
+        markers = self._tokenizer.special_tokens()
+        self._looks_like_marker = re.compile("|".join(sorted(map(re.escape, markers), key=len, reverse=True)))
+        self._beginnings = tuple({text[:2] for text in markers})
 
     def special_id(self, text: str) -> int:
         """Id of the special token spelled `text`; raises VocabularyError if there is none."""
@@ -85,7 +85,7 @@ class Vocabulary:
         alone = {
             i
             for i, text in enumerate(texts)
-            if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._looks_like_marker.search(text)
+            if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._holds_marker_text(text)
         }
         flat, bounds = self._tokenizer.encode_batch_flat(["" if i in alone else t for i, t in enumerate(texts)])
         ids = np.frombuffer(flat, dtype="<u4")
@@ -108,6 +108,10 @@ class Vocabulary:
     def id_of_bytes(self) -> dict[bytes, int]:
         """Ordinary id of a byte string; each id has another one."""
         return {piece: i for i, piece in enumerate(self.token_bytes)}
+
+    def _holds_marker_text(self, text: str) -> bool:
+        # Most texts hold not even the beginning of a marker, which is found far faster than that none matches.
+        return any(beginning in text for beginning in self._beginnings) and bool(self._looks_like_marker.search(text))
 
     def without_marker_text(self, text: str) -> str:
         """The text without what looks like a marker in it."""
