@@ -10,7 +10,12 @@ from typing import Protocol
 from eagle_assets.serving.detokenise import Detokeniser, SglangDetokeniser, VllmDetokeniser
 from eagle_assets.serving.served import Frame, Message, Served, Situation, ToolCall
 from eagle_assets.serving.sglang import Sglang0523Parsers
-from eagle_assets.serving.sglang_0_5_8 import Sglang058Parsers
+from eagle_assets.serving.sglang_early import (
+    SGLANG_0_5_8_PARSERS,
+    SGLANG_0_5_9_PARSERS,
+    SGLANG_0_5_10_PARSERS,
+    SGLANG_0_5_12_PARSERS,
+)
 from eagle_assets.serving.vllm import VllmParsers
 
 Modifier = Callable[[Served, Situation], Served]
@@ -132,4 +137,17 @@ VLLM_0_33_WITHOUT_BLANKS = Server("vLLM 0.33 without blanks", VllmDetokeniser(bl
 """`spaces_between_special_tokens` off, or a tokenizer that is "fast"."""
 
 SGLANG_0_5_23 = Server("SGLang 0.5.23", SglangDetokeniser(), Sglang0523Parsers())
-SGLANG_0_5_8 = Server("SGLang 0.5.8", SglangDetokeniser(blanks=True), Sglang058Parsers())
+SGLANG_0_5_12 = Server("SGLang 0.5.12", SglangDetokeniser(), SGLANG_0_5_12_PARSERS)
+SGLANG_0_5_10 = Server("SGLang 0.5.10", SglangDetokeniser(), SGLANG_0_5_10_PARSERS)
+SGLANG_0_5_9 = Server("SGLang 0.5.9", SglangDetokeniser(blanks=True), SGLANG_0_5_9_PARSERS)
+SGLANG_0_5_8 = Server("SGLang 0.5.8", SglangDetokeniser(blanks=True), SGLANG_0_5_8_PARSERS)
+
+KNOWN_SERVERS = (
+    VLLM_0_33,
+    VLLM_0_33_WITHOUT_BLANKS,
+    SGLANG_0_5_23,
+    SGLANG_0_5_12,
+    SGLANG_0_5_10,
+    SGLANG_0_5_9,
+    SGLANG_0_5_8,
+)

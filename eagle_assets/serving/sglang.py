@@ -20,7 +20,7 @@ SECTION_BEGIN, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_secti
 CALL_BEGIN, CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
 
-_TOOL_MARKERS = (SECTION_BEGIN, SECTION_END, CALL_BEGIN, CALL_END, ARGUMENTS_BEGIN)
+TOOL_MARKERS = (SECTION_BEGIN, SECTION_END, CALL_BEGIN, CALL_END, ARGUMENTS_BEGIN)
 _WHOLE_CALL = re.compile(
     rf"{re.escape(CALL_BEGIN)}\s*([^\s<|]+)\s*{re.escape(ARGUMENTS_BEGIN)}\s*(\{{.*?\}})\s*{re.escape(CALL_END)}",
     re.DOTALL,
@@ -29,7 +29,7 @@ _HEADER = re.compile(r"(?:functions\.)?([\w.\-]+):\d+")
 
 
 def without_tool_markers(text: str) -> str:
-    for marker in _TOOL_MARKERS:
+    for marker in TOOL_MARKERS:
         text = text.replace(marker, "")
     return text
 
@@ -100,10 +100,26 @@ class Sglang0523Parsers:
 
     def reasoning_tokens(self, ids: Sequence[int], situation: Situation) -> int:
         """Tokens up to and with `</think>`, or all where it does not come."""
-        if not situation.thinking:
-            return 0
-        end = situation.target.markers.think_end
-        return ids.index(end) + 1 if end in ids else len(ids)
+        return ReasoningCount(situation).add(ids)
+
+
+class ReasoningCount:
+    """Counts tokens up to and with `</think>`, which only a request that makes the model think has counted.
+
+    Source: sglang from 0.5.10 on, srt/managers/schedule_batch.py (Req.update_reasoning_tokens).
+    """
+
+    def __init__(self, situation: Situation) -> None:
+        self._end = situation.target.markers.think_end
+        self._counting = situation.thinking
+        self._count = 0
+
+    def add(self, ids: Sequence[int]) -> int:
+        """The count after these ids too."""
+        if self._counting:
+            self._counting = self._end not in ids
+            self._count += len(ids) if self._counting else ids.index(self._end) + 1
+        return self._count
 
 
 class SglangStream:
@@ -113,12 +129,12 @@ class SglangStream:
         self._situation = situation
         self._thoughts = _ReasoningStream(situation)
         self._calls = _ToolStream(situation)
-        self._counting = situation.thinking
+        self._count = ReasoningCount(situation)
         self.reasoning_tokens = 0
 
     def feed(self, text: str, ids: Sequence[int], last: bool) -> Iterator[Frame]:
         """The frames of one step."""
-        self._count(ids)
+        self.reasoning_tokens = self._count.add(ids)
         reasoning, content = self._thoughts.feed(text)
         if last:
             last_reasoning, last_content = self._thoughts.finish()
@@ -131,12 +147,6 @@ class SglangStream:
             yield Frame("content", content)
         if last:
             yield from self._calls.finish()
-
-    def _count(self, ids: Sequence[int]) -> None:
-        if self._counting:
-            end = self._situation.target.markers.think_end
-            self._counting = end not in ids
-            self.reasoning_tokens += len(ids) if self._counting else ids.index(end) + 1
 
 
 def _split_reasoning(text: str, situation: Situation) -> tuple[str, str]:

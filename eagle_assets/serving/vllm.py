@@ -60,6 +60,7 @@ class _Reader:
         self.reasoning_ended = False
         self._waiting = ""
         self._has_content = False
+        self._given_ids = 0
 
     def read(self, events: Iterable[Event], finished: bool = False) -> _Delta:
         delta, content = _Delta(), ""
@@ -114,7 +115,35 @@ class _Reader:
 
     def give_id(self, call: _Call) -> None:
         """An id of the server's own for a call without one."""
-        call.id = call.id or f"functions.{call.name}:{sum(other.named for other in self.calls) - 1}"
+        if not call.id:
+            call.id = f"functions.{call.name}:{self._given_ids}"
+            self._given_ids += 1
+
+    def finished_calls(self) -> list[_Call]:
+        """The calls of an unstreamed answer: without outer white space, `{}` for nothing, nameless ones left out."""
+        finished = []
+        for call in self.calls:
+            name, arguments = call.name.strip(), call.arguments.strip()
+            if not name:
+                name, arguments = _call_in_arguments(arguments)
+            if name:
+                done = _Call(call.id, name, arguments or "{}")
+                self.give_id(done)
+                finished.append(done)
+        return finished
+
+
+def _call_in_arguments(arguments: str) -> tuple[str, str]:
+    """Name and arguments of a call without a readable header whose text holds both, as other formats do."""
+    try:
+        parsed = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return "", arguments
+    name = parsed.pop("name", None) if isinstance(parsed, dict) else None
+    if not isinstance(name, str):
+        return "", arguments
+    inner = next((parsed[key] for key in ("arguments", "parameters") if key in parsed), parsed)
+    return name, inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False)
 
 
 def _name_in_arguments(arguments: str) -> str:
@@ -138,12 +167,15 @@ class VllmParsers:
         reader = _Reader()
         engine = _tool_engine(situation)
         delta = reader.read(engine.feed(content) + engine.finish(), finished=True)
-        calls = [call for call in map(_finished, reader.calls) if call] if situation.tools else []
+        calls = reader.finished_calls() if situation.tools else []
         blank = bool(calls) and not delta.content.strip()
         message = Message(
             reasoning,
             None if blank else delta.content or None,
-            tuple(ToolCall(c.id, c.name, _written(c, situation)) for c in calls),
+            tuple(
+                ToolCall(call.id, call.name, coerced_to_schema(call.arguments, call.name, situation.tools))
+                for call in calls
+            ),
         )
         return message, bool(calls)
 
@@ -165,27 +197,6 @@ def _tool_engine(situation: Situation) -> Engine:
     return Engine(
         situation.target, "content", thinking=situation.thinking or not thinks, sees_thinking=situation.thinking
     )
-
-
-def _finished(call: _Call) -> _Call | None:
-    """A call of an unstreamed answer with its arguments as they will be written; None if it comes to nothing."""
-    name, arguments = call.name.strip(), call.arguments.strip()
-    if not name and arguments:
-        # Without a readable header the arguments may name the function, as other formats do.
-        try:
-            parsed = json.loads(arguments)
-        except ValueError:
-            return None
-        if not isinstance(parsed, dict) or not isinstance(parsed.get("name"), str) or not parsed["name"]:
-            return None
-        name = parsed.pop("name")
-        inner = next((parsed[key] for key in ("arguments", "parameters") if key in parsed), parsed)
-        arguments = inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False)
-    return _Call(call.id or f"functions.{name}:0", name, arguments or "{}", True) if name else None
-
-
-def _written(call: _Call, situation: Situation) -> str:
-    return coerced_to_schema(call.arguments, call.name, situation.tools)
 
 
 class VllmStream:
