@@ -332,7 +332,6 @@ def _cost_of_run(datasets: tuple[str, ...]) -> str | None:
     from eagle_assets.configuration import Settings, load_configuration
     from eagle_assets.defs.budget_page import before_a_run
     from eagle_assets.defs.spending import spending
-
     from eagle_assets.lake.audit import GateClosed
     from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.openrouter.record_file import JournalError

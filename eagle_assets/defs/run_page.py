@@ -34,6 +34,11 @@ class RunPage:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
+    def announce(self, cost: str | None) -> None:
+        """Say what the run will cost, before it begins."""
+        if cost is not None:
+            self.console.print(f"{cost}\n", markup=False)
+
     def progress(self, dataset: str, done: int, total: int, spent_usd: float) -> None:
         """Show how far the collection of a dataset is."""
         if dataset not in self._bars:

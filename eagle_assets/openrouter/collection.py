@@ -91,6 +91,7 @@ class Collection:
         self._pace = Pace(1)
         self._total = 0
         self._failures_in_a_row = 0
+        self._answers, self._stray = 0, ""
         self._in_flight = 0
         self._changed = asyncio.Event()
         self._syncing = asyncio.Lock()
@@ -229,7 +230,7 @@ class Collection:
         response = read_outcome(record.exchange)
         blamed = error_details(record.exchange.body).provider if response.error else None
         if record.outcome == "answered":
-            self._look_at_origin(self._origin.stray(response.model, response.provider))
+            self._look_at_origin(response)
             if self._watcher.on_answer is not None:
                 self._watcher.on_answer(record.exchange)
         await self._teller.enter(_settlement(record, response))
@@ -242,13 +243,16 @@ class Collection:
             retry_after=retry_after(record, datetime.now(UTC)),
         )
 
-    def _look_at_origin(self, stray: str | None) -> None:
-        self.strays += stray is not None
-        if stray is not None and too_many(self.strays, self.answered + 1):
+    def _look_at_origin(self, response: Response) -> None:
+        stray = self._origin.stray(response.model, response.provider)
+        self._answers += 1
+        if stray is not None:
+            self.strays, self._stray = self.strays + 1, stray
+        if too_many(self.strays, self._answers):
             self._stop(
-                f"{self.strays} of {self.answered + 1} answers are not from whom they were asked, the last from "
-                f"{stray}: they are kept and never trained on; look at `routing` in the datasets file, and at the "
-                "provider's page, before more is bought"
+                f"{self.strays} of {self._answers} answers are not from whom they were asked, the last from "
+                f"{self._stray}: they are kept and never trained on; look at `routing` in the datasets file, and at "
+                "the provider's page, before more is bought"
             )
 
     def _count_failures(self, ended: Ended) -> None:

@@ -32,6 +32,7 @@ from eagle_assets.openrouter.record_file import (
     record_at,
 )
 
+SETTLED: tuple[Outcome, ...] = ("answered", "refused")
 INTERRUPTED = "interrupted: the process ended before the answer did"
 
 _ASKED, _BEGAN, _PIECE, _ENDED = b"A", b"B", b"P", b"E"
@@ -68,6 +69,11 @@ class JournalReader:
         """The record of one exchange, or None; the server's own name of it will do too."""
         entries = (e for e in _index(self._exchanges_path).ended if exchange_id in e.names)
         return next(self._load(entries), None)
+
+    def settled(self) -> set[tuple[str, str]]:
+        """Pairs (prompt id, request key) that need not be asked again: answered, or refused for good."""
+        ended = _index(self._exchanges_path).ended
+        return {(e.prompt_id, e.request_key) for e in ended if e.outcome in SETTLED}
 
     def _load(self, entries: Iterable[_Entry]) -> Iterator[JournalRecord]:
         if not self._exchanges_path.exists():
@@ -259,7 +265,7 @@ class Journal(JournalReader):
 
     def _note(self, exchange_id: str, prompt_id: str, request_key: str, outcome: Outcome) -> None:
         self._ids.add(exchange_id)
-        if outcome in ("answered", "refused"):
+        if outcome in SETTLED:
             self._settled.add((prompt_id, request_key))
 
     def _recover(self) -> tuple[JournalRecord, ...]:

@@ -5,7 +5,16 @@ import pytest
 from click.testing import CliRunner
 
 from eagle_assets.cli import main
+from eagle_assets.configuration import load_configuration
+from eagle_assets.lake.audit import Check
+from eagle_assets.lake.home import Home
+from eagle_assets.lake.schemas import TOKEN_SEQUENCES
+from eagle_assets.lake.version import new_version
+from eagle_assets.openrouter.endpoints import DEFAULT_PRICE
+from eagle_assets.openrouter.entries import Settlement
+from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
+from eagle_assets.openrouter.requests import build_request, read_prompts, request_key
 
 
 @pytest.fixture
@@ -29,31 +38,84 @@ def test_budget_works_before_anything_was_spent_and_makes_nothing(environment: P
     assert not environment.exists()
 
 
-def test_budget_shows_spent_reserved_and_left(environment: Path) -> None:
+def test_budget_shows_spent_reserved_and_left_and_the_fee_apart(environment: Path) -> None:
     with Ledger(ledger_path(environment), 10.0, {}) as book:
         book.reserve("a", "B3", 1.0)
-        book.settle("a", 0.25)
+        book.apply([Settlement("a", 0.25, "gen-1", "Chutes", 20, 300)])
         book.reserve("b", "B4", 2.0)
         book.reserve("c", "B4", 0.5)
         book.settle("c", None)
     shown = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)
     assert (shown["spent_usd"], shown["reserved_usd"], shown["left_usd"]) == (0.75, 2, 7.25)
     assert (shown["unsettled_usd"], shown["unsettled"]) == (0.5, 1)
-    assert shown["fee_usd"] == pytest.approx(0.75 * 0.055)
-    assert shown["datasets"]["B3"] == {
-        "spent_usd": 0.25,
-        "reserved_usd": 0,
-        "left_usd": 3.75,
-        "unsettled_usd": 0,
-        "unsettled": 0,
-        "fee_usd": 0.01375,
-        "requests": 1,
-        "prompt_tokens": 0,
-        "completion_tokens": 0,
-    }
+    assert (shown["fee_share"], shown["fee_usd"]) == (0.055, pytest.approx(0.75 * 0.055))
+    of_b3 = shown["datasets"]["B3"]
+    assert (of_b3["spent_usd"], of_b3["reserved_usd"], of_b3["left_usd"], of_b3["unsettled"]) == (0.25, 0, 3.75, 0)
+    assert {name: p["completion_tokens"] for name, p in of_b3["providers"].items()} == {"Chutes": 300}
     table = CliRunner().invoke(main, ["budget"]).output
     assert "0.7500" in table
     assert "1 request" in table
+    assert "5.5%" in table
+
+
+def prompts_file(folder: Path, number: int) -> None:
+    rows = [{"prompt_id": f"p{i}", "messages": [{"role": "user", "content": f"Say {i}."}]} for i in range(number)]
+    (folder / "p.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_the_rest_is_reckoned_at_most_and_probably(environment: Path) -> None:
+    prompts_file(environment.parent, 10)
+    shown = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)
+    rest = shown["datasets"]["B3"]["rest"]
+    assert rest["prompts"] == 10
+    assert rest["at_most_usd"] > 10 * 4096 * DEFAULT_PRICE.completion
+    assert 0 < rest["probably_usd"] < rest["at_most_usd"]
+    assert "a guess" in rest["basis"]
+    assert shown["rest"]["prompts"] == 20
+
+    configuration = load_configuration(environment.parent / "datasets.yaml")
+    dataset = configuration.bought["B3"]
+    with Journal.open(journal_folder(environment, "B3")) as journal, Ledger.open(environment, configuration) as book:
+        for prompt in read_prompts(dataset.prompts)[:4]:
+            request = build_request(prompt, dataset, configuration)
+            attempt = journal.ask(f"local {prompt.prompt_id}", prompt.prompt_id, request_key(request), request)
+            journal.begin(attempt, 200, [])
+            journal.receive(attempt, ANSWER, 0.1)
+            assert journal.end(attempt).outcome == "answered"
+            book.reserve(attempt.local_id, "B3", 0.05)
+            book.apply([Settlement(attempt.local_id, 0.002, None, "Chutes", 20, 300)])
+    shown = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)
+    rest = shown["datasets"]["B3"]["rest"]
+    assert rest["prompts"] == 6
+    assert rest["probably_usd"] == pytest.approx(6 * 0.002)
+    assert "4 requests" in rest["basis"]
+
+
+ANSWER = (
+    b'data: {"id":"gen-1","model":"moonshotai/kimi-k2.5","provider":"Chutes","choices":[{"delta":{"content":"hi"},'
+    b'"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"cost":0.002}}\n\ndata: [DONE]\n\n'
+)
+
+
+def test_the_price_of_a_trusted_token_is_of_what_may_be_trained_on(environment: Path) -> None:
+    with Ledger(ledger_path(environment), 10.0, {}) as book:
+        for i, (usd, provider) in enumerate([(0.25, "Chutes"), (0.5, "Trimmer")]):
+            book.reserve(f"r{i}", "B3", 1.0)
+            book.apply([Settlement(f"r{i}", usd, None, provider, 20, 300)])
+    sequences = [
+        ("Chutes", "exact", [1] * 300),
+        ("Chutes", "unverified", [1] * 50),
+        ("Trimmer", "unverified", [1] * 300),
+    ]
+    with new_version(Home(environment), "token_sequences", "B3", "run") as version:
+        rows = [{"provider": p, "verdict": v, "output_ids": ids, "dataset": "B3"} for p, v, ids in sequences]
+        version.write_rows("part.parquet", TOKEN_SEQUENCES, rows)
+        version.audit([Check("looks_well", True, "it does")])
+    of_b3 = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)["datasets"]["B3"]
+    assert of_b3["trusted_tokens"] == 300
+    assert of_b3["usd_per_million_trusted_tokens"] == pytest.approx(0.75 / 300 * 1e6)
+    assert of_b3["providers"]["Chutes"]["usd_per_million_trusted_tokens"] == pytest.approx(0.25 / 300 * 1e6)
+    assert of_b3["providers"]["Trimmer"]["usd_per_million_trusted_tokens"] is None
 
 
 def test_budget_names_a_wrong_datasets_file_in_one_sentence(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 COST_USD = 0.001
+HUGE = 50 << 20
 KEY = "sk-or-v1-0123456789abcdef"
 
 
@@ -36,6 +37,11 @@ class Router:
     at_once: int = 0
     most_at_once: int = 0
     url: str = ""
+    meter: float = 0.0
+    has_meter: bool = True
+    provider: str = "Chutes"
+    model: str = "moonshotai/kimi-k2.5-0127"
+    parameters: tuple[str, ...] = ()
 
     async def completions(self, request: Request) -> Response:
         if request.headers["authorization"] != f"Bearer {KEY}":
@@ -51,9 +57,13 @@ class Router:
             return Response(f"<html>{step}</html>", int(step), {"Retry-After": "0"})
         if step == "slow down":
             return JSONResponse({"error": {"code": 429, "message": "slow"}}, 429, {"Retry-After": "0.3"})
+        if step == "flagged":
+            metadata = {"reasons": ["violence"], "flagged_input": text, "provider_name": "Chutes"}
+            return JSONResponse({"error": {"code": 403, "message": "flagged", "metadata": metadata}}, 403)
         if step == "error in 200":
             return JSONResponse({"error": {"code": 502, "message": "gone"}, "user_id": "u"})
         generation = f"gen-{len(self.billed)}"
+        self.meter += COST_USD
         self.billed[generation] = COST_USD
         return StreamingResponse(
             self.stream(generation, step), 200, {"X-Generation-Id": generation}, media_type="text/event-stream"
@@ -66,16 +76,22 @@ class Router:
             yield b": OPENROUTER PROCESSING\n\n"
             if step == "stall":
                 await asyncio.sleep(30)
+            if step == "huge":
+                yield frame(generation, choices=[{"index": 0, "delta": {"content": "!" * HUGE}, "finish_reason": None}])
+            while step == "endless":
+                yield frame(generation, choices=[{"index": 0, "delta": {"content": "!" * 65_536}}])
+                await asyncio.sleep(0)
             for word in ("Oh", ", yes", "."):
                 await asyncio.sleep(self.pause / 3)
                 yield frame(generation, choices=[{"index": 0, "delta": {"content": word}, "finish_reason": None}])
             if step == "cut":
                 raise ConnectionAbortedError
-            yield frame(generation, choices=[{"index": 0, "delta": {"content": ""}, "finish_reason": "stop"}])
+            who = {"model": self.model, "provider": self.provider} if step == "stray" else {}
+            yield frame(generation, **who, choices=[{"index": 0, "delta": {"content": ""}, "finish_reason": "stop"}])
             usage: dict[str, Any] = {"prompt_tokens": 9, "completion_tokens": 4, "cost": COST_USD}
             if step == "no cost":
                 del usage["cost"]
-            yield frame(generation, choices=[], usage=usage)
+            yield frame(generation, **who, choices=[], usage=usage)
             yield b"data: [DONE]\n\n"
         finally:
             self.at_once -= 1
@@ -91,11 +107,15 @@ class Router:
         if self.price is None:
             return JSONResponse({"error": {"code": 500, "message": "no"}}, 500)
         pricing = {"prompt": self.price, "completion": self.price}
-        return JSONResponse({"data": {"endpoints": [{"provider_name": "Chutes", "tag": "chutes", "pricing": pricing}]}})
+        endpoint = {"provider_name": "Chutes", "tag": "chutes", "pricing": pricing}
+        return JSONResponse({"data": {"endpoints": [{**endpoint, "supported_parameters": list(self.parameters)}]}})
+
+    async def key(self, request: Request) -> Response:
+        return JSONResponse({"data": {"usage": self.meter}}, 200 if self.has_meter else 404)
 
 
-def frame(generation: str, **more: Any) -> bytes:
-    head = {"id": generation, "provider": "Chutes", "model": "moonshotai/kimi-k2.5-0127"}
+def frame(generation: str, *, model: str = "moonshotai/kimi-k2.5-0127", provider: str = "Chutes", **more: Any) -> bytes:
+    head = {"id": generation, "provider": provider, "model": model}
     return b"data: " + json.dumps({**head, **more}).encode() + b"\n\n"
 
 
@@ -106,6 +126,7 @@ def serving(router: Router) -> Iterator[Router]:
         routes=[
             Route("/chat/completions", router.completions, methods=["POST"]),
             Route("/generation", router.generation),
+            Route("/key", router.key),
             Route("/models/{author}/{slug}/endpoints", router.endpoints),
         ]
     )

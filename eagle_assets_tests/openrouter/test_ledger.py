@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eagle_assets.openrouter.entries import Open
+from eagle_assets.openrouter.entries import Open, Reservation, Settlement, Tick
 from eagle_assets.openrouter.ledger import Ledger, LedgerError, ledger_path
 
 
@@ -52,6 +52,58 @@ def test_costs_are_rounded_up_and_never_twice(tmp_path: Path) -> None:
         book.reserve("b", "B3", 1.0)
         book.settle("b", 1e-12)
         assert book.totals().all.spent_usd == 0.000048361
+
+
+def test_a_tick_has_a_cap_of_its_own(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0, B3=None) as book:
+        monday, tuesday = Tick("monday", 1.0), Tick("tuesday", 1.0)
+        assert book.reserve("a", "B3", 0.8, monday)
+        assert not book.reserve("b", "B3", 0.3, monday)
+        assert book.reserve("b", "B3", 0.3, tuesday)
+        book.settle("a", 0.1)
+        assert book.reserve("c", "B3", 0.9, monday)
+        assert not book.reserve("d", "B3", 0.001, monday)
+        assert book.reserve("d", "B3", 5.0)
+
+
+def test_entries_of_one_transaction_are_all_made_or_none(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0) as book:
+        entries = [Reservation("a", "B3", 6.0), Reservation("b", "B3", 6.0), Settlement("a", 1.0, None, "Chutes", 5, 7)]
+        assert book.apply(entries) == [True, False, True]
+        with pytest.raises(LedgerError):
+            book.apply([Reservation("c", "B3", 1.0), Settlement("nobody", 1.0)])
+        totals = book.totals()
+        assert (totals.all.spent_usd, totals.all.reserved_usd) == (1.0, 0.0)
+        assert totals.providers["B3", "Chutes"].completion_tokens == 7
+
+
+def test_the_meter_bounds_what_nobody_told_and_never_below_it(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0) as book:
+        assert book.watch_meter("key", 5.0)
+        for name in "abc":
+            book.reserve(name, "B3", 1.0)
+        book.settle("a", 0.25)
+        book.settle("b", None)
+        assert book.unexplained_usd(5.25) is None  # a request is under way
+        book.settle("c", None)
+        assert book.unexplained_usd(5.2) == pytest.approx(-0.05)
+        assert book.settle_by_meter(5.2) == 0  # it lags behind
+        assert book.settle_by_meter(8.0) == 0  # somebody else pays with this key too
+        assert book.settle_by_meter(5.55) == 2
+        assert book.totals().all.unsettled == 0
+        assert 0.55 <= book.totals().all.spent_usd <= 0.55 + 1e-8
+        assert not book.watch_meter("another key", 7.0)
+        assert not book.watch_meter("key", 7.0)
+
+
+def test_a_meter_that_was_not_read_first_tells_nothing(tmp_path: Path) -> None:
+    with ledger(tmp_path, 10.0) as book:
+        assert not book.watch_meter("key", None)
+        book.reserve("a", "B3", 1.0)
+        book.settle("a", None)
+        assert not book.watch_meter("key", 5.0)
+        assert book.unexplained_usd(5.0) is None
+        assert book.settle_by_meter(5.0) == 0
 
 
 @settings(max_examples=40, deadline=None)

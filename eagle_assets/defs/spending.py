@@ -1,0 +1,103 @@
+"""What was spent, what it bought, and what the rest will cost: the ledger, the lake and the prompts put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from eagle_assets.configuration import Configuration
+from eagle_assets.lake.audit import GateClosed, Published, read_record
+from eagle_assets.lake.home import Home
+from eagle_assets.openrouter.endpoints import Endpoint, Price, allowed_endpoints, dearest_price, default_price
+from eagle_assets.openrouter.forecast import Forecast, forecast
+from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.ledger import budget_totals
+from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts, request_key
+from eagle_assets.openrouter.totals import Totals
+from eagle_assets.reconstruction.verdict import TRUSTED
+from eagle_assets.targets.kimi import target_named
+from eagle_assets.targets.prompt import PromptError, prompt_ids
+
+
+@dataclass(frozen=True)
+class Spending:
+    """`trusted_tokens` counts output tokens that may be trained on, by (dataset, provider); `rest` is what the prompts
+    without an answer will cost, by dataset, and `unknown` why that cannot be said."""
+
+    totals: Totals
+    trusted_tokens: dict[tuple[str, str], int]
+    rest: dict[str, Forecast]
+    unknown: dict[str, str]
+
+
+def spending(home: Home, configuration: Configuration, datasets: Sequence[str] | None = None) -> Spending:
+    """The spending of a home; forecasts for these datasets, or all that are bought. Asks nobody and changes nothing.
+
+    Raises LedgerError and JournalError.
+    """
+    totals = budget_totals(home.root, configuration)
+    price = _dearest(home, configuration)
+    rest: dict[str, Forecast] = {}
+    unknown: dict[str, str] = {}
+    for name in configuration.bought if datasets is None else datasets:
+        try:
+            seen = totals.datasets[name]
+            rest[name] = forecast(
+                _missing(home, name, configuration), price, seen if seen.completion_tokens else totals.all
+            )
+        except (PromptsError, PromptError, GateClosed) as error:
+            unknown[name] = str(error)
+    trusted: dict[tuple[str, str], int] = {}
+    for name in configuration.bought:
+        trusted |= {(name, provider): tokens for provider, tokens in _trusted_tokens(home, name).items()}
+    return Spending(totals, trusted, rest, unknown)
+
+
+def published_now(home: Home, stage: str, dataset: str | None = None) -> Published | None:
+    """The last good version of a stage, whatever has become of it since; for what is shown, not for what is used."""
+    audit = read_record(home, stage, dataset).published
+    return Published(home, audit) if audit is not None else None
+
+
+def _dearest(home: Home, configuration: Configuration) -> Price:
+    import msgspec
+
+    published = published_now(home, "provider_calibration")
+    endpoints: tuple[Endpoint, ...] = ()
+    if published is not None:
+        endpoints = msgspec.json.decode(published.path("endpoints.json").read_bytes(), type=tuple[Endpoint, ...])
+    allowed = allowed_endpoints(endpoints, configuration.routing)
+    return dearest_price(allowed) or default_price(configuration.routing)
+
+
+def _missing(home: Home, name: str, configuration: Configuration) -> list[tuple[int, int]]:
+    """Prompt tokens and `max_tokens` of each prompt that has no answer yet."""
+    dataset = configuration.bought[name]
+    published = published_now(home, "prompts", name)
+    counted = {}
+    if published is not None:
+        counted = {row["prompt_id"]: row["prompt_tokens"] for row in published.rows(["prompt_id", "prompt_tokens"])}
+    settled = open_journal(home.root, name).settled()
+    target = target_named(configuration.target)
+    sizes = []
+    for prompt in read_prompts(dataset.prompts):
+        request = build_request(prompt, dataset, configuration)
+        if (prompt.prompt_id, request_key(request)) not in settled:
+            tokens = counted.get(prompt.prompt_id)
+            sizes.append((len(prompt_ids(target, request)) if tokens is None else tokens, request["max_tokens"]))
+    return sizes
+
+
+def _trusted_tokens(home: Home, name: str) -> dict[str, int]:
+    published = published_now(home, "token_sequences", name)
+    tokens: dict[str, int] = {}
+    for batch in published.batches(["provider", "verdict", "output_ids"]) if published is not None else ():
+        lengths = pc.fill_null(pc.list_value_length(batch["output_ids"]), 0).to_pylist()
+        for provider, verdict, length in zip(
+            batch["provider"].to_pylist(), batch["verdict"].to_pylist(), lengths, strict=True
+        ):
+            if verdict in TRUSTED:
+                tokens[provider or ""] = tokens.get(provider or "", 0) + length
+    return tokens

@@ -1,0 +1,57 @@
+"""What a run will cost: at most, by the worst case of each request, and probably, by what answers have cost so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import fsum
+
+from eagle_assets.openrouter.endpoints import Price, worst_case_usd
+from eagle_assets.openrouter.totals import Amounts
+
+# Tokens of an answer where none has been seen yet: a guess that is said to be one.
+GUESSED_ANSWER_TOKENS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """US dollars for the prompts that have no answer yet, without the fee; `basis` says what `probably_usd` rests on.
+
+    `at_most_usd` holds for one attempt at each; a failed attempt is paid for only where the server bills it.
+    """
+
+    prompts: int
+    at_most_usd: float
+    probably_usd: float
+    basis: str
+
+
+def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts | None) -> Forecast:
+    """The cost of prompts given as (prompt tokens, `max_tokens`), under the dearest price that routing allows.
+
+    `seen` is what answers of the same kind have cost; without them an answer's length is guessed.
+    """
+    sizes = list(missing)
+    at_most = fsum(worst_case_usd(prompt, most, dearest) for prompt, most in sizes)
+    answers = seen.requests if seen is not None and seen.completion_tokens else 0
+    if seen is not None and answers:
+        probably = len(sizes) * seen.spent_usd / answers
+        basis = f"the mean of {answers} requests so far"
+    else:
+        probably = fsum(worst_case_usd(prompt, min(most, GUESSED_ANSWER_TOKENS), dearest) for prompt, most in sizes)
+        basis = f"a guess of {GUESSED_ANSWER_TOKENS:,} tokens an answer, as none has been seen yet"
+    return Forecast(len(sizes), at_most, min(probably, at_most), basis)
+
+
+def in_words(forecast: Forecast, left_usd: float, fee_share: float) -> str:
+    """What a run will cost, in a sentence for whoever pays."""
+    if not forecast.prompts:
+        return "nothing is left to be bought"
+    sentence = (
+        f"{forecast.prompts:,} prompts to ask: ${forecast.at_most_usd:.2f} at most, ${forecast.probably_usd:.2f} "
+        f"probably ({forecast.basis}); ${left_usd:.2f} of the budget are left, and buying credit costs {fee_share:.1%} "
+        "on top"
+    )
+    if forecast.at_most_usd > left_usd:
+        sentence += "; the worst case does not fit, so the run may end before all are asked"
+    return sentence
