@@ -11,13 +11,10 @@ from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Check, Published
 from eagle_assets.lake.version import new_version
+from eagle_assets.openrouter.origin import REQUANTISED
 
 if TYPE_CHECKING:
     from eagle_assets.openrouter.endpoints import Endpoint
-
-
-# The target is natively INT4; these are other weights (FACTS 3).
-REQUANTISED = ("fp4", "nvfp4", "mxfp4")
 
 
 @dg.asset(
