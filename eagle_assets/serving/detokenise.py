@@ -64,6 +64,18 @@ def special_texts(target: Target) -> tuple[str, ...]:
     return tuple(text for text, token in target.vocabulary.special.items() if token not in added)
 
 
+def _character_text(token: int, before: Sequence[int], waiting: Sequence[int], vocabulary: Vocabulary) -> str:
+    """The text of a token of whole characters that follows such a one, which no decoding of the window would change;
+    "" for any other."""
+    if waiting or not before or max(token, before[-1]) >= vocabulary.ordinary_size:
+        return ""
+    try:
+        text = vocabulary.token_bytes[token].decode()
+    except UnicodeDecodeError:
+        return ""
+    return "" if text.endswith(_UNFINISHED) else text
+
+
 def _joined(ids: Sequence[int], vocabulary: Vocabulary, alone: frozenset[int] | None, blank: str) -> str:
     """Text of `ids`: runs of tokens decoded together, the tokens of `alone` (None: every marker) between blanks."""
     parts: list[str] = []
@@ -117,6 +129,10 @@ class _VllmDetokenising:
         return "".join(map(self._next, tokens))
 
     def _next(self, token: int) -> str:
+        text = _character_text(token, self._before, self._new, self._vocabulary)
+        if text:
+            self._before = [token]
+            return text
         self._new.append(token)
         before = _joined(self._before, self._vocabulary, None, self._blank)
         now = _joined(self._before + self._new, self._vocabulary, None, self._blank)
@@ -153,6 +169,10 @@ class _SglangDetokenising:
         self._sent_early = 0
 
     def add(self, ids: Sequence[int], last: bool) -> str:
+        text = _character_text(ids[0], self._before, self._new, self._vocabulary) if len(ids) == 1 else ""
+        if text:
+            self._before = list(ids)
+            return text
         self._new.extend(token for token in ids if token != self._stop)
         before = _joined(self._before, self._vocabulary, self._alone, self._blank)
         new = _joined(self._before + self._new, self._vocabulary, self._alone, self._blank)[len(before) :]

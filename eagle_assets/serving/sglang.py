@@ -37,7 +37,7 @@ def without_tool_markers(text: str) -> str:
 def length_of_beginning(text: str, markers: Iterable[str], least: int = 1) -> int:
     """Length of the longest end of `text` that is a marker's beginning, not all of it; 0 below `least`."""
     longest = 0
-    for marker in markers:
+    for marker in markers if "<" in text else ():
         for length in range(min(len(text), len(marker) - 1), max(least, longest + 1) - 1, -1):
             if marker.startswith(text[-length:]):
                 longest = length

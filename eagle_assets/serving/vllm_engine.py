@@ -43,6 +43,7 @@ class Markup:
     terminals: dict[str, str]
     pattern: re.Pattern[str]
     beginnings: frozenset[str]
+    firsts: frozenset[str]
     longest: int
 
     def __deepcopy__(self, memo: object) -> Markup:
@@ -50,10 +51,10 @@ class Markup:
 
     def held(self, text: str) -> int:
         """Length of the longest end of `text` that may yet become a literal."""
-        for length in range(min(len(text), self.longest - 1), 0, -1):
-            if text[-length:] in self.beginnings:
-                return length
-        return 0
+        tail = text[1 - self.longest :]
+        if self.firsts.isdisjoint(tail):
+            return 0
+        return next((len(tail) - i for i in range(len(tail)) if tail[i:] in self.beginnings), 0)
 
 
 @cache
@@ -73,6 +74,7 @@ def markup_of(target: Target, thinking: bool) -> Markup:
         terminals,
         re.compile("|".join(map(re.escape, sorted(terminals, key=len, reverse=True)))),
         frozenset(literal[:length] for literal in terminals for length in range(1, len(literal))),
+        frozenset(literal[0] for literal in terminals),
         max(map(len, terminals)),
     )
 
@@ -129,12 +131,14 @@ class Engine:
         The texts are those of the single tokens where they make up the step's text or its end, which loses what
         comes after them; else the step's text is cut at its markers, the last one first.
         """
+        if not text:
+            return
+        if max(ids, default=0) < self._vocabulary.ordinary_size:
+            yield text, None, len(ids)
+            return
         literals = [self._vocabulary.special_text.get(token) for token in ids]
         if not any(literal in self._markup.terminals for literal in literals if literal):
-            if text:
-                yield text, None, len(ids)
-            return
-        if not text:
+            yield text, None, len(ids)
             return
         parts: list[tuple[str, str | None, int]] = [("", None, 0)]
         for token, literal in zip(ids, literals, strict=True):
