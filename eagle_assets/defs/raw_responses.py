@@ -18,7 +18,6 @@ from eagle_assets.lake.audit import Check, GateClosed, Published, require
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import NewVersion, new_version
 from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS
-from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS
 
 if TYPE_CHECKING:
     from typing import TypedDict
