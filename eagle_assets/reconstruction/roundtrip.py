@@ -48,7 +48,7 @@ def serve_again(
     if hypothesis is None or reading.situation is None:
         return Roundtrip(False, None)
     try:
-        served = _convention(hypothesis).render(ids, reading.situation)
+        served = convention_of(hypothesis).render(ids, reading.situation)
     except NotInGrammar:
         return Roundtrip(False, None)
     response, message = reading.response, served.message
@@ -61,7 +61,8 @@ def serve_again(
     return Roundtrip(agrees, None if counted is None else counted - served.completion_tokens)
 
 
-def _convention(hypothesis: Hypothesis) -> Convention:
+def convention_of(hypothesis: Hypothesis) -> Convention:
+    """The serving convention that a hypothesis stands for."""
     return Convention(
         name=hypothesis.name,
         blanks=hypothesis.inserted,
