@@ -36,7 +36,7 @@ class Event:
     call: int = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Markup:
     """The literals that an engine looks for: the grammar's (text to terminal) and special tokens, which are dropped."""
 
@@ -45,9 +45,6 @@ class Markup:
     beginnings: frozenset[str]
     firsts: frozenset[str]
     longest: int
-
-    def __deepcopy__(self, memo: object) -> Markup:
-        return self
 
     def held(self, text: str) -> int:
         """Length of the longest end of `text` that may yet become a literal."""
