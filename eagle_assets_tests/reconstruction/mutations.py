@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import base64
 import copy
-import io
 import json
 import re
 import sys
@@ -25,10 +24,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Response, exchange_of, parse_json, read_response
 from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.files import exchange_of_line, write_verdicts
+from eagle_assets.reconstruction.files import exchange_of_line
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -70,7 +71,7 @@ class Report:
         return [finding for finding in self.findings if finding.kind == kind]
 
 
-def own_cases(seed: int = 0) -> list[Case]:
+def own_cases(of_each: int = 60, seed: int = 0) -> list[Case]:
     """Canonical outputs as several servers return them, streamed and not, with ids given and without."""
     servers = (
         ("Lakeside", VERBATIM, False),
@@ -83,7 +84,7 @@ def own_cases(seed: int = 0) -> list[Case]:
     cases = []
     for provider, convention, gives_token_ids in servers:
         for streamed in (False, True):
-            for number, truth in enumerate(some_outputs(60, seed, streamed)):
+            for number, truth in enumerate(some_outputs(of_each, seed, streamed)):
                 if convention.think_generated and truth.situation.thinking:
                     truth = Truth([MARKERS.think_begin, *truth.ids], truth.situation)
                 name = f"{provider}-{streamed}-{number}"
@@ -398,11 +399,8 @@ def _run_batch(
 def _reconstructed(lines: Sequence[bytes], calibration: Calibration | None) -> list[tuple[Exchange, Reconstruction]]:
     exchanges = [exchange_of_line(line, f"file:{number}") for number, line in enumerate(lines, 1)]
     calibration = calibrate(exchanges) if calibration is None else calibration
-    out = io.BytesIO()
-    verdicts = list(write_verdicts(reconstruct(exchanges, calibration), out))
-    written = out.getvalue().splitlines()
-    assert len(written) == len(lines)
-    assert all(isinstance(parse_json(line), dict) for line in written)
+    verdicts = list(reconstruct(exchanges, calibration))
+    assert all(isinstance(parse_json(msgspec.json.encode(verdict.to_dict())), dict) for verdict in verdicts)
     return list(zip(exchanges, verdicts, strict=True))
 
 
