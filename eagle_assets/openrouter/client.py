@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,13 @@ def collect_missing(
                 buyer = _Buyer(dataset, source, configuration, server, journal, ledger, timing, watcher, tick)
                 return await buyer.buy(prompts, prompt_token_counts, limit)
 
-    return asyncio.run(collect())
+    # What is there already stays: looking through it again and again would be a fifth of all the work.
+    gc.collect()
+    gc.freeze()
+    try:
+        return asyncio.run(collect())
+    finally:
+        gc.unfreeze()
 
 
 @dataclass(frozen=True)

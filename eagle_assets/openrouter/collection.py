@@ -21,7 +21,7 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.ledger import Ledger, LedgerError
 from eagle_assets.openrouter.origin import Origin, too_many
-from eagle_assets.openrouter.outcome import error_details, read_outcome
+from eagle_assets.openrouter.outcome import error_details
 from eagle_assets.openrouter.pace import Pace
 from eagle_assets.openrouter.progress import Progress, ProviderProgress
 from eagle_assets.openrouter.record_file import JournalError
@@ -144,14 +144,9 @@ class Collection:
 
     async def _answer(self, question: Question) -> None:
         attempts: list[Ended] = []
-        retrying = AsyncRetrying(
-            retry=retry_if_result(lambda ended: ended is not None and ended.outcome == "retry"),
-            stop=stop_after_attempt(self._timing.attempts),
-            wait=self._wait,
-            sleep=self._sleep,
-            retry_error_callback=lambda state: None,
-        )
-        await retrying(self._attempt, question, attempts)
+        first = await self._attempt(question, attempts)
+        if first is not None and first.outcome == "retry":
+            await self._try_again(question, attempts)
         if not attempts:
             self.unaffordable += self.stopped is None
             return
@@ -162,6 +157,22 @@ class Collection:
         if last.outcome == "fatal":
             self._stop(str(last.reason))
         self._show()
+
+    async def _try_again(self, question: Question, attempts: list[Ended]) -> None:
+        """The attempts after the first, which has failed."""
+        made = iter(attempts[:1])
+
+        async def attempt() -> Ended | None:
+            return next(made, None) or await self._attempt(question, attempts)
+
+        retrying = AsyncRetrying(
+            retry=retry_if_result(lambda ended: ended is not None and ended.outcome == "retry"),
+            stop=stop_after_attempt(self._timing.attempts),
+            wait=self._wait,
+            sleep=self._sleep,
+            retry_error_callback=lambda state: None,
+        )
+        await retrying(attempt)
 
     async def _attempt(self, question: Question, attempts: list[Ended]) -> Ended | None:
         """One attempt, added to `attempts`; None where it was not to be made."""
@@ -214,20 +225,19 @@ class Collection:
         try:
             trouble = await self._server.ask(attempt, self._journal)
         except asyncio.CancelledError:
-            record = self._journal.end(attempt, CANCELLED)
-            self._teller.enter_at_once(_settlement(record, read_outcome(record.exchange)))
+            record, response = self._journal.conclude(attempt, CANCELLED)
+            self._teller.enter_at_once(_settlement(record, response))
             self._journal.sync()
             raise
         return await self._end(attempt, trouble)
 
     async def _end(self, attempt: Attempt, trouble: Trouble | None) -> Ended:
-        record = self._journal.end(
+        record, response = self._journal.conclude(
             attempt,
             trouble.sentence if trouble else None,
             never_sent=trouble is not None and trouble.never_sent,
             overlong=trouble is not None and trouble.overlong,
         )
-        response = read_outcome(record.exchange)
         blamed = error_details(record.exchange.body).provider if response.error else None
         if record.outcome == "answered":
             self._look_at_origin(response)

@@ -31,6 +31,7 @@ from eagle_assets.openrouter.record_file import (
     read_records,
     record_at,
 )
+from eagle_assets.openrouter.wire import Response
 
 SETTLED: tuple[Outcome, ...] = ("answered", "refused")
 INTERRUPTED = "interrupted: the process ended before the answer did"
@@ -51,6 +52,7 @@ class JournalReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._read_index: tuple[int, _Index] | None = None
 
     def read(self, prompt_ids: Iterable[str] | None = None) -> Iterator[JournalRecord]:
         """Every attempt that has ended, one body in memory at a time: in the order in which they ended.
@@ -58,8 +60,7 @@ class JournalReader:
         With `prompt_ids`: in the order of these prompts, then of the attempts at each, so that it does not depend on
         when an answer came; attempts at other prompts come last.
         """
-        index = _index(self._exchanges_path)
-        entries = index.ended
+        entries = self._index().ended
         if prompt_ids is not None:
             order = {prompt_id: place for place, prompt_id in enumerate(prompt_ids)}
             entries = sorted(entries, key=lambda e: (order.get(e.prompt_id, len(order)), e.prompt_id, e.ordinal))
@@ -67,13 +68,20 @@ class JournalReader:
 
     def find(self, exchange_id: str) -> JournalRecord | None:
         """The record of one exchange, or None; the server's own name of it will do too."""
-        entries = (e for e in _index(self._exchanges_path).ended if exchange_id in e.names)
+        entries = (e for e in self._index().ended if exchange_id in e.names)
         return next(self._load(entries), None)
 
     def settled(self) -> set[tuple[str, str]]:
         """Pairs (prompt id, request key) that need not be asked again: answered, or refused for good."""
-        ended = _index(self._exchanges_path).ended
+        ended = self._index().ended
         return {(e.prompt_id, e.request_key) for e in ended if e.outcome in SETTLED}
+
+    def _index(self) -> _Index:
+        """Where everything lies, read again where the file has grown since."""
+        size = self._exchanges_path.stat().st_size if self._exchanges_path.exists() else 0
+        if self._read_index is None or self._read_index[0] != size:
+            self._read_index = (size, _index_of(self._exchanges_path))
+        return self._read_index[1]
 
     def _load(self, entries: Iterable[_Entry]) -> Iterator[JournalRecord]:
         if not self._exchanges_path.exists():
@@ -206,6 +214,12 @@ class Journal(JournalReader):
 
         `never_sent` says that the request surely did not leave, `overlong` that no honest answer is as long.
         """
+        return self.conclude(attempt, transport_error, never_sent=never_sent, overlong=overlong)[0]
+
+    def conclude(
+        self, attempt: Attempt, transport_error: str | None, *, never_sent: bool = False, overlong: bool = False
+    ) -> tuple[JournalRecord, Response]:
+        """As `end`; gives the response too, as far as `read_outcome` reads it."""
         exchange = attempt.exchange(transport_error, self._body(attempt))
         response = read_outcome(exchange)
         decision = retry_decision(exchange.status, response, error_details(exchange.body) if response.error else None)
@@ -228,7 +242,7 @@ class Journal(JournalReader):
         self._append(_ENDED, attempt, _encode(ended))
         record = ended_record(attempt, exchange, ended)
         self._note(record.exchange.exchange_id, record.prompt_id, record.request_key, record.outcome)
-        return record
+        return record, response
 
     def add_generation(self, generation_id: str, data: dict[str, Any]) -> None:
         """Keep what `/generation` said of an exchange."""
@@ -269,7 +283,7 @@ class Journal(JournalReader):
             self._settled.add((prompt_id, request_key))
 
     def _recover(self) -> tuple[JournalRecord, ...]:
-        index = _index(self._exchanges_path)
+        index = _index_of(self._exchanges_path)
         for entry in index.ended:
             self._note(entry.names[0], entry.prompt_id, entry.request_key, entry.outcome)
             self._attempts[entry.prompt_id, entry.request_key] += 1
@@ -324,7 +338,7 @@ class _Index:
     highest: int
 
 
-def _index(path: Path) -> _Index:
+def _index_of(path: Path) -> _Index:
     ended: list[_Entry] = []
     under_way: dict[int, _Entry] = {}
     highest = -1

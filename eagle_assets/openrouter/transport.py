@@ -36,8 +36,10 @@ class Server:
     def __init__(self, base_url: str, key: str, connections: int, timing: Timing) -> None:
         self._key = key
         self._timing = timing
+        base = base_url.rstrip("/") + "/"
+        self._completions = httpx.URL(f"{base}chat/completions")  # parsed once: it is asked for each time
         self._client: httpx.AsyncClient = HttpxAiohttpClient(
-            base_url=base_url.rstrip("/") + "/",
+            base_url=base,
             headers={
                 "Authorization": f"Bearer {key}",
                 "Accept-Encoding": "identity",  # so that the bytes kept are the bytes sent
@@ -74,9 +76,7 @@ class Server:
             async with asyncio.timeout_at(clock.first_byte) as deadline:
                 headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
                 content = msgspec.json.encode(attempt.request)
-                async with self._client.stream(
-                    "POST", "chat/completions", content=content, headers=headers
-                ) as response:
+                async with self._client.stream("POST", self._completions, content=content, headers=headers) as response:
                     shown = [(name, redacted(value, self._key)) for name, value in response.headers.multi_items()]
                     journal.begin(attempt, response.status_code, shown)
                     deadline.reschedule(clock.next_byte)
