@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.files import exchanges_in, read_calibration, write_calibration, write_verdicts
-from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.files import exchange_of_line, read_calibration, write_calibration
+from eagle_assets.reconstruction.reconstruct import calibrate
+from eagle_assets.reconstruction.sampling import lines_of, sampled_lines
 from eagle_assets.reconstruction.summary import Summary
+from eagle_assets.reconstruction.workers import judge_lines
 
 
 def reconstruct_files(
@@ -27,12 +28,35 @@ def reconstruct_files(
     """
     console = Console(stderr=True)
     started = time.monotonic()
-    with _progress(console, files) as read:
-        calibration = read_calibration(calibration_file) if calibration_file else calibrate(read("calibrating"))
+    with _bar(console, files) as (bar, task):
+        if calibration_file is not None:
+            calibration = read_calibration(calibration_file)
+        else:
+            bar.update(task, description="calibrating")
+            calibration = calibrate(exchange_of_line(line, place) for place, line in sampled_lines(files))
         if save_calibration is not None:
             write_calibration(calibration, save_calibration)
-        summary = _write(calibration, read("reconstructing"), output)
-    seconds = time.monotonic() - started
+        bar.update(task, description="reconstructing")
+        summary = _write(calibration, files, output, bar, task)
+    _conclude(console, summary, time.monotonic() - started, output)
+
+
+def _write(calibration: Calibration, files: Sequence[Path], output: Path, bar: Progress, task: TaskID) -> Summary:
+    summary = Summary()
+    partial = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as out:
+            for verdicts, of_piece, read in judge_lines(lines_of(files), calibration):
+                out.write(verdicts)
+                summary.add_all(of_piece)
+                bar.advance(task, read)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+    return summary
+
+
+def _conclude(console: Console, summary: Summary, seconds: float, output: Path) -> None:
     console.print(summary.by_provider())
     if summary.reasons:
         console.print(summary.by_reason())
@@ -42,28 +66,9 @@ def reconstruct_files(
     )
 
 
-def _write(calibration: Calibration, exchanges: Iterator[Exchange], output: Path) -> Summary:
-    summary = Summary()
-    partial = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with partial.open("wb") as out:
-            for _ in summary.watch(write_verdicts(reconstruct(exchanges, calibration), out)):
-                pass
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
-    return summary
-
-
 @contextmanager
-def _progress(console: Console, files: Sequence[Path]) -> Iterator[Callable[[str], Iterator[Exchange]]]:
-    """A function that reads all files under a title, with a bar on a terminal."""
+def _bar(console: Console, files: Sequence[Path]) -> Iterator[tuple[Progress, TaskID]]:
+    """A progress bar over the bytes of the files, shown on a terminal only."""
     columns = (TextColumn("{task.description:15}"), BarColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    total = sum(file.stat().st_size for file in files)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def read(title: str) -> Iterator[Exchange]:
-            task = bar.add_task(title, total=total)
-            return exchanges_in(files, lambda size: bar.advance(task, size))
-
-        yield read
+        yield bar, bar.add_task("", total=sum(file.stat().st_size for file in files))

@@ -59,7 +59,7 @@ def doubts(
     calibration: Calibration,
     edges: Mapping[Edge, EdgeView],
 ) -> Doubts:
-    """What speaks against trusting `best`; `rivals` are all candidates whose counts close, itself included."""
+    """What speaks against trusting `best`; `rivals` are the candidates whose counts close, if they are several."""
     found = Doubts()
     unsettled = what_is_unsettled(reading, group)
     if unsettled is not None:
@@ -97,7 +97,7 @@ def text_notes(reading: Reading) -> list[str]:
 
 
 def _rivalry(best: Inversion) -> str:
-    if best.hypothesis.counting.section_end_open and best.output.section_closed:
+    if best.leaves_section_end_open:
         return "section_end_undecided"
     blank = any(text.startswith(" ") for text in (best.shown.reasoning or "", best.shown.content))
     return "leading_blank_undecided" if blank else "rival_conventions"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_json
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, Rate
 from eagle_assets.reconstruction.observation import IndexRisk
-from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.reconstruction.sampling import lines_of
 from eagle_assets.serving.convention import Edge
 
 
@@ -31,13 +31,10 @@ def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None
 
     A malformed line is an exchange without an answer, named after its place. `on_bytes` is told how much was read.
     """
-    for path in paths:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if on_bytes is not None:
-                    on_bytes(len(line))
-                if line.strip():
-                    yield exchange_of_line(line, f"{path.name}:{number}")
+    for place, line in lines_of(paths):
+        if on_bytes is not None:
+            on_bytes(len(line))
+        yield exchange_of_line(line, place)
 
 
 def exchange_of_line(line: bytes, place: str) -> Exchange:
@@ -51,14 +48,6 @@ def exchange_of_line(line: bytes, place: str) -> Exchange:
     except ValueError as error:
         exchange_id = as_text(as_dict(document).get("exchange_id")) or place
         return Exchange(exchange_id, "", None, None, {}, b"", transport_error=f"malformed line {place}: {error}")
-
-
-def write_verdicts(reconstructions: Iterable[Reconstruction], out: IO[bytes]) -> Iterator[Reconstruction]:
-    """Write a line for each reconstruction as it comes by."""
-    encoder = msgspec.json.Encoder()
-    for reconstruction in reconstructions:
-        out.write(encoder.encode(reconstruction.to_dict()) + b"\n")
-        yield reconstruction
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:

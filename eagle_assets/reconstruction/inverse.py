@@ -49,6 +49,8 @@ def without_blanks(output: Output[str], inserted: frozenset[Edge], situation: Si
     here = [(edge, text) for edge, text, possible in edges(output, situation) if possible and edge in inserted]
     if not all(has_blank(edge, text) or edge in SOMETIMES_STRIPPED for edge, text in here):
         return None
+    if not here:
+        return output
     at = {edge for edge, _ in here}
 
     start_of_content = content_start(output.reasoning is not None, situation) or "content_start"

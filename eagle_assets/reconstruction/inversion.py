@@ -34,13 +34,18 @@ class Inversion:
     def closes(self) -> bool:
         return self.difference == 0
 
+    @property
+    def leaves_section_end_open(self) -> bool:
+        return self.hypothesis.counting.section_end_open and self.output.section_closed
+
     def ids(self, texts: EncodedTexts, situation: Situation) -> list[int]:
         """The canonical ids of this reading."""
         return join_output(self.segment_ids(texts, situation), situation.target.markers)
 
     def segment_ids(self, texts: EncodedTexts, situation: Situation) -> Output[Ids]:
+        ids = self.output.over(texts.ids)
         begun = self.hypothesis.counting.think_generated and situation.thinking
-        return replace(self.output, think_begun=begun).over(texts.ids)
+        return replace(ids, think_begun=True) if begun else ids
 
     def candidate(self, texts: EncodedTexts, situation: Situation) -> Candidate:
         return Candidate(self.ids(texts, situation), self.hypothesis.name, self.difference)
@@ -81,13 +86,15 @@ def find_inversions(reading: Reading, group: GroupCalibration | None, texts: Enc
 
 
 def rival_candidates(inversions: Sequence[Inversion], texts: EncodedTexts, situation: Situation) -> list[Candidate]:
-    """Candidates with other ids each, in order; a section end that is open makes two of one."""
+    """Candidates with other ids each, in order: none for a lone inversion, two where a section end is left open."""
+    if len(inversions) == 1 and not inversions[0].leaves_section_end_open:
+        return []
     section_end = situation.target.markers.section_end
     found: dict[tuple[int, ...], Candidate] = {}
     for inversion in inversions:
         candidate = inversion.candidate(texts, situation)
         found.setdefault(tuple(candidate.output_ids), candidate)
-        if inversion.hypothesis.counting.section_end_open and inversion.output.section_closed:
+        if inversion.leaves_section_end_open:
             without = [token for token in candidate.output_ids if token != section_end]
             found.setdefault(tuple(without), replace(candidate, output_ids=without))
     return list(found.values())

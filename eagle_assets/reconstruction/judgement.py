@@ -189,7 +189,7 @@ class _Case:
         return found
 
     def _edges(self, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
-        return edge_views(self._reading, self._reading.layouts[0], self._texts, wanted)
+        return edge_views(self._reading, self._reading.layouts[0], wanted)
 
     def _say(
         self,

@@ -7,22 +7,26 @@ texts as they stand, and how that would change with a blank less or white space 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from eagle_assets.reconstruction.arguments import with_python_spacing
-from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank, without_blank
+from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank
 from eagle_assets.reconstruction.layouts import Layout
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.serving.convention import EDGES, Edge
+from eagle_assets.targets.vocabulary import Vocabulary
 
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
 _INDEX = re.compile("[0-9]{1,9}")
-_CONTEXT = 24  # characters beside an edge: pre-tokens are local, so this decides how the edge tokenises
+# Characters beside an edge: pre-tokens are local, so these decide how it tokenises.
+_CONTEXT_AT_START = 24
+_CONTEXT_AT_END = 12
 
 
 IndexRisk = Literal["single", "parallel", "history"]
@@ -87,7 +91,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_lengt
         thinking=situation.thinking,
         has_calls=bool(output.calls),
         difference=count - texts.length(output),
-        edges=edge_views(reading, primary, texts),
+        edges=edge_views(reading, primary),
         respaced=None if respaced is None else texts.length(respaced) - texts.length(output),
         index_shifted=_index_shifted(reading),
         index_risk=index_risk(situation.calls_in_history, len(output.calls)),
@@ -95,28 +99,27 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_lengt
     )
 
 
-def edge_views(
-    reading: Reading, layout: Layout, texts: EncodedTexts, wanted: Container[Edge] = EDGES
-) -> dict[Edge, EdgeView]:
+def edge_views(reading: Reading, layout: Layout, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
     """The wanted edges of a layout, the arguments of all its calls taken together."""
     views: dict[Edge, EdgeView] = {}
     if reading.situation is not None:
         for edge, text, possible in edges(layout.output, reading.situation):
             if edge not in wanted:
                 continue
-            view = _view_edge(edge, text, possible, texts)
+            view = _view_edge(edge, text, possible, reading.situation.target.vocabulary)
             views[edge] = view if edge not in views else _together(views[edge], view, edge in SOMETIMES_STRIPPED)
     return views
 
 
-def _view_edge(edge: Edge, text: str, can_hold_blank: bool, texts: EncodedTexts) -> EdgeView:
-    as_is, shorter, *longer = map(texts.count, _edge_texts(edge, text))
+def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabulary) -> EdgeView:
+    near = text[:_CONTEXT_AT_START] if at_start(edge) else text[-_CONTEXT_AT_END:]
+    without, with_lost = _changes(vocabulary, at_start(edge), encodable(near))
     stripped = text.lstrip() if at_start(edge) else text.rstrip()
     return EdgeView(
         can_hold_blank=can_hold_blank,
         white=text[: len(text) - len(stripped)] if at_start(edge) else text[len(stripped) :],
-        without_blank=shorter - as_is if has_blank(edge, text) else None,
-        with_lost=tuple(count - as_is for count in longer),
+        without_blank=without if has_blank(edge, text) else None,
+        with_lost=with_lost,
     )
 
 
@@ -136,18 +139,15 @@ def texts_to_count(reading: Reading, layout: Layout) -> Iterator[str]:
     respaced = with_python_spacing(layout.output)
     if respaced is not None:
         yield from respaced.segments()
-    if reading.situation is not None:
-        for edge, text, _ in edges(layout.output, reading.situation):
-            yield from _edge_texts(edge, text)
 
 
-def _edge_texts(edge: Edge, text: str) -> Sequence[str]:
-    """The text beside an edge: as it is, with a blank less, with each LOSABLE more."""
-    if at_start(edge):
-        near = text[:_CONTEXT]
-        return (near, without_blank(edge, near), *(lost + near for lost in LOSABLE))
-    near = text[-_CONTEXT:]
-    return (near, without_blank(edge, near), *(near + lost for lost in LOSABLE))
+@lru_cache(maxsize=1 << 16)
+def _changes(vocabulary: Vocabulary, starts: bool, near: str) -> tuple[int, tuple[int, ...]]:
+    """Change of the number of tokens with a blank less at this end of a text, and with each LOSABLE more."""
+    count = len(vocabulary.encode(near))
+    shorter = near.removeprefix(" ") if starts else near.removesuffix(" ")
+    longer = [lost + near if starts else near + lost for lost in LOSABLE]
+    return len(vocabulary.encode(shorter)) - count, tuple(len(vocabulary.encode(text)) - count for text in longer)
 
 
 def _index_shifted(reading: Reading) -> bool | None:

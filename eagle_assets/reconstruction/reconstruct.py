@@ -15,6 +15,7 @@ from eagle_assets.reconstruction.reading import Reading, read
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.targets.kimi import kimi_vocabulary
 from eagle_assets.targets.prompt import PromptError, prompt_ids
+from eagle_assets.targets.target import Target
 
 _BATCH = 256  # exchanges read at once: memory stays flat, texts are encoded on all cores
 _PROMPTS_PER_GROUP = 16  # rendered prompts that are enough to see whether `<think>` is missing in the prompt's count
@@ -36,15 +37,16 @@ def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iter
 
 def observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
     """What exchanges say of the conventions they were served under, in order; those that say nothing are left out."""
-    rendered: Counter[tuple[str, str | None]] = Counter()
+    rendered: Counter[tuple[Target, str | None, bool]] = Counter()
     for batch in _batches(exchanges):
         pairs = [(r, r.layouts[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]
         texts = EncodedTexts(kimi_vocabulary(), (t for r, layout in pairs for t in texts_to_count(r, layout)))
         for reading, layout in pairs:
-            group = (reading.exchange.model, reading.provider)
-            thinking = reading.situation is not None and reading.situation.thinking
+            situation = reading.situation
+            assert situation is not None
+            group = (situation.target, reading.provider, situation.streamed)
             prompt = None
-            if thinking and rendered[group] < _PROMPTS_PER_GROUP:
+            if situation.thinking and rendered[group] < _PROMPTS_PER_GROUP:
                 rendered[group] += 1
                 prompt = _prompt_ids(reading)
             observation = observe(reading, layout, texts, None if prompt is None else len(prompt))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rich.markup import escape
@@ -21,14 +20,18 @@ class Summary:
     tokens: int = 0
     exchanges: int = 0
 
-    def watch(self, reconstructions: Iterable[Reconstruction]) -> Iterator[Reconstruction]:
-        for reconstruction in reconstructions:
-            self.exchanges += 1
-            self.tokens += len(reconstruction.output_ids or ())
-            self.verdicts[reconstruction.provider or "(none)", reconstruction.verdict] += 1
-            if not reconstruction.trusted:
-                self.reasons.update(reason.partition(":")[0] for reason in reconstruction.reasons[:1])
-            yield reconstruction
+    def add(self, reconstruction: Reconstruction) -> None:
+        self.exchanges += 1
+        self.tokens += len(reconstruction.output_ids or ())
+        self.verdicts[reconstruction.provider or "(none)", reconstruction.verdict] += 1
+        if not reconstruction.trusted:
+            self.reasons.update(reason.partition(":")[0] for reason in reconstruction.reasons[:1])
+
+    def add_all(self, other: Summary) -> None:
+        self.exchanges += other.exchanges
+        self.tokens += other.tokens
+        self.verdicts.update(other.verdicts)
+        self.reasons.update(other.reasons)
 
     def by_provider(self) -> Table:
         table = Table(title="Verdicts by provider", title_justify="left")

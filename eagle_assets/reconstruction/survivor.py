@@ -34,7 +34,7 @@ class Hypothesis:
         parts = [f"blanks round added tokens ({where})" if where else "verbatim"]
         if self.rewrites_arguments:
             parts.append("arguments rewritten compactly")
-        if self.counting is not EVERYTHING_COUNTED:
+        if self.counting != EVERYTHING_COUNTED:
             parts.append(self.counting.name)
         return ", ".join(parts)
 
