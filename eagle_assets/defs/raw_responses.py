@@ -1,6 +1,7 @@
 """`raw_responses`: every exchange as received, byte for byte."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import msgspec
 from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
+from eagle_assets.defs.latest_verdicts import LatestVerdicts
+from eagle_assets.defs.limits import RunLimits
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.progress import report_to
 from eagle_assets.defs.provider_calibration import published_endpoints
@@ -20,19 +23,11 @@ from eagle_assets.lake.version import NewVersion, new_version
 from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from eagle_assets.openrouter.attempts import JournalRecord
     from eagle_assets.openrouter.client import CollectionSummary
-    from eagle_assets.openrouter.collection import Progress
     from eagle_assets.openrouter.endpoints import Endpoint
-    from eagle_assets.openrouter.entries import Tick
+    from eagle_assets.openrouter.progress import Progress
     from eagle_assets.openrouter.requests import Prompt
-
-    class TickLimits(TypedDict):
-        tick: Tick | None
-        limit: int | None
-
 
 WORST = 10
 
@@ -54,7 +49,7 @@ WORST = 10
         DATASETS,
     ),
 )
-def raw_responses(context: dg.AssetExecutionContext, project: Project) -> Events:
+def raw_responses(context: dg.AssetExecutionContext, project: Project, config: RunLimits) -> Events:
     """A row for each exchange with OpenRouter, failed attempts included, or each answer of the local server.
 
     Buys only what the journal does not hold yet, so it can be interrupted and run again at any time.
@@ -73,7 +68,7 @@ def raw_responses(context: dg.AssetExecutionContext, project: Project) -> Events
         if isinstance(dataset, LocalDataset):
             yield from _local(project, name, dataset, version)
         else:
-            yield from _bought(context, project, name, dataset, version)
+            yield from _bought(context, project, name, dataset, version, config)
 
 
 def _local(project: Project, name: str, dataset: LocalDataset, version: NewVersion) -> Events:
@@ -93,7 +88,12 @@ def _local(project: Project, name: str, dataset: LocalDataset, version: NewVersi
 
 
 def _bought(
-    context: dg.AssetExecutionContext, project: Project, name: str, dataset: OpenRouterDataset, version: NewVersion
+    context: dg.AssetExecutionContext,
+    project: Project,
+    name: str,
+    dataset: OpenRouterDataset,
+    version: NewVersion,
+    limits: RunLimits,
 ) -> Events:
     from eagle_assets.openrouter.client import collect_missing
     from eagle_assets.openrouter.journal import open_journal
@@ -103,14 +103,21 @@ def _bought(
     home, configuration = project.home, project.configuration
     inputs = [require(home, "prompts", name), require(home, "provider_calibration")]
     asked, token_counts = prompts_as_published(inputs[0], dataset, configuration)
-    report = report_to(context)
+    report, latest = report_to(context), LatestVerdicts()
 
     def on_progress(progress: "Progress") -> None:
-        done = progress.answered + progress.refused + progress.failed
-        report(name, done, progress.total, progress.spent_usd)
+        report(replace(progress, verdicts=latest.verdicts))
 
     summary = collect_missing(
-        home.root, name, asked, configuration, project.settings, token_counts, on_progress, **tick_of(context, dataset)
+        home.root,
+        name,
+        asked,
+        configuration,
+        project.settings,
+        token_counts,
+        on_progress,
+        on_answer=latest.add,
+        **limits.as_arguments(context.run.run_id),
     )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
@@ -244,15 +251,6 @@ def providers_allowed(
         {"answers": len(answers), "strays": len(strays), "share": share},
         tuple({"exchange_id": row["exchange_id"], "reason": reason} for row, reason in strays[:WORST]),
     )
-
-
-def tick_of(context: dg.AssetExecutionContext, dataset: OpenRouterDataset) -> "TickLimits":
-    """The limits of one tick, where a schedule launched this run; none where a person did."""
-    from eagle_assets.openrouter.entries import Tick
-
-    if "dagster/schedule_name" not in context.run.tags:
-        return {"tick": None, "limit": None}
-    return {"tick": Tick(context.run.run_id, dataset.budget_usd_per_tick), "limit": dataset.limit_per_tick}
 
 
 def _prompt_ids(prompts: Published) -> list[str]:

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+import time
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
 
 from eagle_assets.defs.run import Outcome, RunSummary
+from eagle_assets.openrouter.progress import Progress, in_a_line
 
 MARKS = {"materialised": "[green]✓[/]", "refused": "[red]✗[/]", "not reached": "[yellow]–[/]"}
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class BarOverALine(Bars):
+    """Each bar with its task's `line` below it."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            yield Text(task.fields["line"], style="dim", overflow="fold")
 
 
 class RunPage:
-    """Lines on the standard output; a bar of the collection that is under way, on a terminal only."""
+    """Lines on the standard output. While a collection is under way: a bar and a line about it on a terminal, which
+    both go when it has ended; elsewhere a line now and then."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._bars: dict[str, TaskID] = {}
-        self._progress = Progress(
+        self._said_at = time.monotonic()
+        self._progress = BarOverALine(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("${task.fields[spent]:.4f}"),
             TimeElapsedColumn(),
             console=self.console,
             transient=True,
@@ -39,11 +56,17 @@ class RunPage:
         if cost is not None:
             self.console.print(f"{cost}\n", markup=False)
 
-    def progress(self, dataset: str, done: int, total: int, spent_usd: float) -> None:
+    def progress(self, progress: Progress) -> None:
         """Show how far the collection of a dataset is."""
-        if dataset not in self._bars:
-            self._bars[dataset] = self._progress.add_task(f"{dataset} raw_responses", spent=0.0)
-        self._progress.update(self._bars[dataset], completed=done, total=total, spent=spent_usd)
+        name = progress.dataset
+        if not self.console.is_terminal:
+            if time.monotonic() - self._said_at >= SECONDS_BETWEEN_LINES:
+                self._said_at = time.monotonic()
+                self.console.print(f"  {name} raw_responses: {in_a_line(progress)}", markup=False)
+            return
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(f"{name} raw_responses", line="")
+        self._progress.update(self._bars[name], completed=progress.done, total=progress.total, line=in_a_line(progress))
 
     def show(self, outcome: Outcome) -> None:
         """Show what became of one asset."""
