@@ -118,8 +118,12 @@ class _Case:
     def _by_one_token_steps(self, closing: Sequence[Inversion]) -> Reconstruction | None:
         """The ids that the deltas spell when each step of the stream made one token; None where none did."""
         for inversion in self._inversions:
-            found = FrameEvidence(self._reading, inversion, self._texts).one_token_steps()
+            frames = FrameEvidence(self._reading, inversion, self._texts)
+            found = frames.one_token_steps()
             if found is None or not found[1].clear:
+                continue
+            # A token more that no frame shows was lost at an edge, or is a marker at a cut: it splits no other token.
+            if not inversion.closes and (frames.agrees() or not inversion.output.stopped):
                 continue
             ids, solution, whole = found
             self._evidence["frames"] = "one token a step"

@@ -123,7 +123,11 @@ class Convention:
 
     def _texts(self, ids: Ids, situation: Situation) -> tuple[str, ...]:
         texts = situation.target.vocabulary.texts_of(ids, drop_incomplete=self.incomplete == "dropped")
-        return tuple(unicodedata.normalize("NFC", text) for text in texts) if self.nfc else texts
+        if not self.nfc:
+            return texts
+        # A stream is normalised delta by delta, for lack of the rest; an unstreamed text as a whole.
+        normalised = texts if situation.streamed else ("".join(texts),)
+        return tuple(unicodedata.normalize("NFC", text) for text in normalised)
 
     def _pieces(self, output: Output[tuple[str, ...]], situation: Situation) -> list[Piece]:
         pieces = []
