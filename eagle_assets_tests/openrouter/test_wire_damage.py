@@ -120,13 +120,13 @@ def test_any_bytes_can_be_read(body: bytes) -> None:
     check_types(received(body))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(damaged_bodies(streamed=False))
 def test_damaged_json_bodies_can_be_read(body: bytes) -> None:
     check_types(received(body))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(damaged_bodies(streamed=True))
 def test_damaged_streams_can_be_read(body: bytes) -> None:
     check_types(received(body))
@@ -169,7 +169,7 @@ def streams(draw: st.DrawFn, reasoning: str, content: str, arguments: str | None
     return (body + f"data:{space}[DONE]{end}{end}").encode()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), reasoning=texts, content=texts, arguments=st.none() | texts)
 def test_an_answer_is_the_same_however_it_is_cut_and_framed(
     data: st.DataObject, reasoning: str, content: str, arguments: str | None

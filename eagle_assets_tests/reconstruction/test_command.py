@@ -72,7 +72,7 @@ def test_a_line_for_each_line_in_order_with_malformed_ones_among_them(tmp_path: 
 def test_a_kept_calibration_gives_the_same_verdicts(tmp_path: Path) -> None:
     file, first, again, alone = (tmp_path / f"{name}.jsonl" for name in ("in", "first", "again", "alone"))
     calibration = tmp_path / "calibration.json"
-    lines = answers(20)
+    lines = answers(14)
     file.write_bytes(b"\n".join(lines))
     assert reconstruct(file, "-o", first, "--save-calibration", calibration).returncode == 0
     assert reconstruct(file, "-o", again, "--calibration", calibration).returncode == 0

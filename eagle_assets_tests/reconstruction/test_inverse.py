@@ -91,7 +91,7 @@ def test_blanks_that_a_server_put_in_are_taken_out_again(streamed: bool) -> None
     assert all(t.ids == r.output_ids for t, r in zip(truths, results, strict=True) if r.trusted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     data=st.data(),
     convention=st.sampled_from(CONVENTIONS),
@@ -110,7 +110,7 @@ def test_nothing_wrong_is_ever_exact(
     assert not wrong
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data(), convention=st.sampled_from(EVERYTHING_SHOWN), seed=st.integers(0, 1000), streamed=st.booleans())
 def test_trusted_ids_of_any_canonical_output_are_right(
     data: st.DataObject, convention: Convention, seed: int, streamed: bool

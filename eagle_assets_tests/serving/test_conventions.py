@@ -274,7 +274,7 @@ situations = st.sampled_from([THINKING, INSTANT, NEVER]).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     data=st.data(),
     convention=conventions,
@@ -300,7 +300,7 @@ def test_frames_joined_are_the_message(
     assert not any(frame.text == "" and frame.id is None for frame in served.frames)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), convention=conventions, situation=situations)
 def test_counts_follow_the_rules(data: st.DataObject, convention: Convention, situation: Situation) -> None:
     output = data.draw(outputs(situation, ordinary))
@@ -314,7 +314,7 @@ def test_counts_follow_the_rules(data: st.DataObject, convention: Convention, si
     assert served.frames == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), convention=conventions, situation=situations)
 def test_texts_render_as_their_ids_do(data: st.DataObject, convention: Convention, situation: Situation) -> None:
     output = data.draw(outputs(situation, canonical))
