@@ -56,7 +56,7 @@ def as_page(spending: Spending) -> Iterator[RenderableType]:
     for name, amounts in totals.datasets.items():
         table.add_row(*_cells(name, amounts, _trusted(spending, name), spending.rest.get(name)))
         for (dataset, provider), of_provider in totals.providers.items():
-            if dataset == name:
+            if dataset == name and (provider or of_provider.spent_usd):
                 trusted = spending.trusted_tokens.get((name, provider), 0)
                 table.add_row(*_cells(f"  {provider or 'no answer'}", of_provider, trusted, None), style="dim")
     yield table

@@ -1,6 +1,8 @@
 """`provider_calibration`: who may answer, at what price, and what is known of how they serve."""
 
 import asyncio
+from collections.abc import Sequence
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -14,7 +16,9 @@ from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.origin import REQUANTISED
 
 if TYPE_CHECKING:
+    from eagle_assets.defs.standing import Standing
     from eagle_assets.openrouter.endpoints import Endpoint
+    from eagle_assets.openrouter.probing import Probed
 
 
 @dg.asset(
@@ -27,20 +31,61 @@ if TYPE_CHECKING:
     ),
 )
 def provider_calibration(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """The target model's endpoints at OpenRouter, with prices, and which of them the routing allows."""
-    from eagle_assets.openrouter.endpoints import allowed_endpoints
+    """The target model's endpoints at OpenRouter, what their answers to probes prove, and the routing that follows.
 
-    configuration = project.configuration
-    with refusals(), new_version(project.home, "provider_calibration", None, context.run.run_id) as version:
+    Each provider is asked the same few probes once, for some tenths of a cent, within the budget. The routing goes into
+    `routing.yaml` in the home, where a person can overrule it.
+    """
+    from eagle_assets.defs.standing import standings
+    from eagle_assets.openrouter.endpoints import allowed_endpoints
+    from eagle_assets.openrouter.ledger import LedgerError
+    from eagle_assets.openrouter.record_file import JournalError
+    from eagle_assets.openrouter.written_routing import routing_path, routing_text, write_routing
+
+    configuration, home = project.datasets_file, project.home
+    with (
+        refusals(JournalError, LedgerError),
+        new_version(home, "provider_calibration", None, context.run.run_id) as version,
+    ):
         endpoints = asyncio.run(_listed_endpoints(project.settings, configuration.target))
-        allowed = allowed_endpoints(endpoints, configuration.routing)
+        ranked = standings(endpoints, _probed(project, configuration, endpoints))
+        if not write_routing(home.root, routing_text([standing.advice() for standing in ranked])):
+            context.log.warning(f"{routing_path(home.root)} was changed by hand: it is used as it is")
+        effective = project.configuration
+        allowed = allowed_endpoints(endpoints, effective.routing)
         version.write_json("endpoints.json", endpoints)
+        version.write_json("standings.json", [standing.to_dict() for standing in ranked])
         audit = version.audit(
-            [providers_allowed(endpoints, allowed, configuration)],
-            counts={"endpoints": len(endpoints), "allowed": len(allowed)},
-            identity=msgspec.json.encode(configuration.routing.as_request()).decode(),
+            [providers_allowed(endpoints, allowed, effective)],
+            counts={
+                "endpoints": len(endpoints),
+                "allowed": len(allowed),
+                "refused": sum(standing.refused is not None for standing in ranked),
+                "probes_usd": fsum(standing.probes_usd for standing in ranked),
+            },
+            identity=msgspec.json.encode(effective.routing.as_request()).decode(),
         )
-        yield from events_of(audit, {"endpoints": _table(endpoints, allowed)})
+        tables = {"endpoints": _table(endpoints, allowed), "standings": _standings_table(ranked)}
+        yield from events_of(audit, {**tables, "routing": dg.MetadataValue.path(routing_path(home.root))})
+
+
+def _probed(project: Project, configuration: Configuration, endpoints: "Sequence[Endpoint]") -> "list[Probed]":
+    """What the providers that may answer said to probes; nothing where there is no key to pay with."""
+    from eagle_assets.defs.standing import RIVALS
+    from eagle_assets.openrouter.endpoints import allowed_endpoints
+    from eagle_assets.openrouter.probing import ask_probes
+    from eagle_assets.reconstruction.probes import distinct_requests, probe_requests
+    from eagle_assets.targets.kimi import target_named
+    from eagle_assets.targets.prompt import prompt_ids
+
+    if project.settings.api_key is None:
+        return []
+    target = target_named(configuration.target)
+    probes = distinct_requests(probe_requests(target, RIVALS, streamed=True), target, streamed=True)
+    allowed = allowed_endpoints(endpoints, configuration.routing)
+    worth_asking = [endpoint for endpoint in allowed if endpoint.quantization not in REQUANTISED]
+    requests = [(body, len(prompt_ids(target, body))) for body in probes]
+    return ask_probes(project.home.root, requests, worth_asking, configuration, project.settings)
 
 
 async def _listed_endpoints(settings: Settings, target: str) -> "tuple[Endpoint, ...]":
@@ -94,8 +139,28 @@ def _table(endpoints: "tuple[Endpoint, ...]", allowed: "tuple[Endpoint, ...]") -
             "quantization": e.quantization or "not said",
             "prompt $/M": round(e.price.prompt * 1e6, 4),
             "completion $/M": round(e.price.completion * 1e6, 4),
+            "context": e.context_tokens or 0,
+            "most tokens": e.max_completion_tokens or 0,
+            "gives token bytes": "logprobs" in e.supported_parameters,
             "may answer": e in allowed,
         }
         for e in endpoints
+    ]
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows]) if rows else dg.MetadataValue.null()
+
+
+def _standings_table(ranked: "Sequence[Standing]") -> dg.MetadataValue:
+    rows: list[dict[str, Any]] = [
+        {
+            "provider": standing.slug,
+            "proof": standing.proof,
+            "conventions": ", ".join(standing.conventions),
+            "answers": standing.answers,
+            "completion $/M": standing.completion_usd_per_million,
+            "probes $": round(standing.probes_usd, 6),
+            "refused": standing.refused or "",
+            "note": standing.note or "",
+        }
+        for standing in ranked
     ]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows]) if rows else dg.MetadataValue.null()

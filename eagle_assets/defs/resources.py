@@ -8,6 +8,7 @@ import dagster as dg
 
 from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, Settings, load_configuration
 from eagle_assets.lake.home import Home
+from eagle_assets.openrouter.written_routing import with_written_routing
 
 if TYPE_CHECKING:
     from eagle_assets.lake.catalogue import LedgerTotal
@@ -21,8 +22,14 @@ class Project(dg.ConfigurableResource):
         return Settings()
 
     @property
-    def configuration(self) -> Configuration:
+    def datasets_file(self) -> Configuration:
+        """The datasets file as it is."""
         return load_configuration(self.settings.datasets_file)
+
+    @property
+    def configuration(self) -> Configuration:
+        """The datasets file with the home's routing file laid over it."""
+        return with_written_routing(self.datasets_file, self.home.root)
 
     @property
     def home(self) -> Home:

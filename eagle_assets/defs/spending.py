@@ -15,7 +15,7 @@ from eagle_assets.openrouter.forecast import Forecast, forecast
 from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import budget_totals
 from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts, request_key
-from eagle_assets.openrouter.totals import Totals
+from eagle_assets.openrouter.totals import Amounts, Totals, sum_of
 from eagle_assets.reconstruction.verdict import TRUSTED
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.prompt import PromptError, prompt_ids
@@ -43,10 +43,7 @@ def spending(home: Home, configuration: Configuration, datasets: Sequence[str] |
     unknown: dict[str, str] = {}
     for name in configuration.bought if datasets is None else datasets:
         try:
-            seen = totals.datasets[name]
-            rest[name] = forecast(
-                _missing(home, name, configuration), price, seen if seen.completion_tokens else totals.all
-            )
+            rest[name] = forecast(_missing(home, name, configuration), price, _seen(totals, name, configuration))
         except (PromptsError, PromptError, GateClosed) as error:
             unknown[name] = str(error)
     trusted: dict[tuple[str, str], int] = {}
@@ -59,6 +56,13 @@ def published_now(home: Home, stage: str, dataset: str | None = None) -> Publish
     """The last good version of a stage, whatever has become of it since; for what is shown, not for what is used."""
     audit = read_record(home, stage, dataset).published
     return Published(home, audit) if audit is not None else None
+
+
+def _seen(totals: Totals, name: str, configuration: Configuration) -> Amounts:
+    """What answers of this dataset have cost, or, where it has none, those of all datasets: probes are no measure."""
+    if totals.datasets[name].completion_tokens:
+        return totals.datasets[name]
+    return sum_of(totals.datasets[other] for other in configuration.bought)
 
 
 def _dearest(home: Home, configuration: Configuration) -> Price:

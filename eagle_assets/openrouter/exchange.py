@@ -11,6 +11,7 @@ class Exchange:
     """`body` is what came over the wire; `status` is None where no HTTP answer came at all.
 
     `arrivals` are pairs (byte offset, seconds since the request left) where they were recorded;
+    `order` is the exchange's place among others, in time or in a file: a provider may change in between;
     `generation` is the `data` object of `/generation`, where it was asked; `other` keeps every further key.
     """
 
@@ -23,4 +24,5 @@ class Exchange:
     transport_error: str | None = None
     generation: dict[str, Any] | None = None
     arrivals: tuple[tuple[int, float], ...] = ()
+    order: float = 0.0
     other: dict[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import fsum
 
 # What OpenRouter takes on top when credit is bought (FACTS 3). Caps and costs are of the credit itself.
@@ -65,6 +65,12 @@ def totals_of(sums: Iterable[Sum], budget_usd: float, dataset_budgets: Mapping[s
             of_provider = [s for s in own if s.provider == provider and s.state != "reserved"]
             providers[name, provider] = _amounts(of_provider, None, at_most=datasets[name].left_usd)
     return Totals(budget_usd, everything, datasets, providers)
+
+
+def sum_of(amounts: Iterable[Amounts]) -> Amounts:
+    """Several amounts as one."""
+    rows = [astuple(each) for each in amounts]
+    return Amounts(*(sum(column) for column in zip(*rows, strict=True))) if rows else Amounts(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _amounts(sums: list[Sum], cap_usd: float | None, at_most: float = float("inf")) -> Amounts:
