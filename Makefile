@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 
-.PHONY: help setup demo run ui test clean
+TRAINERS := .venv-trainers
+TRAINER_TESTS := eagle_assets_tests/training/trainers
+
+.PHONY: help setup demo run ui test test-trainers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +16,7 @@ help:
 	@echo "make run     the same for real, with OPENROUTER_API_KEY set"
 	@echo "make ui      the lineage in a browser, on http://127.0.0.1:3000"
 	@echo "make test    every check of this repository"
+	@echo "make test-trainers    the real speculators and SpecForge on exports of the demo: minutes, and gigabytes of torch"
 	@echo "make clean   remove the environment and the demo's data (never the data of make run)"
 
 setup: $(READY)
@@ -43,6 +47,21 @@ test: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+# speculators' index torchvision is a CUDA build that does not load beside a CPU torch; nothing imports it.
+$(TRAINERS)/.ready: $(TRAINER_TESTS)/requirements.txt
+	@echo "Setting up $(TRAINERS), once: this takes a few minutes"
+	@$(PYTHON) -m venv $(TRAINERS)
+	@$(TRAINERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(TRAINER_TESTS)/requirements.txt
+	@$(TRAINERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio
+	@$(TRAINERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps specforge==0.2.0
+	@touch $(TRAINERS)/.ready
+
+# The trainers' own code reads exports of the demo's shards, and trains a tiny drafter on them.
+test-trainers: setup $(TRAINERS)/.ready
+	@test -d data/demo/training_shards || $(MAKE) demo
+	EAGLE_ASSETS="$(CURDIR)/$(BIN)/eagle-assets" EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" \
+		$(TRAINERS)/bin/python -m pytest -q -s -o filterwarnings= $(TRAINER_TESTS)/check_trainers.py
 
 clean:
 	rm -rf $(VENV) data/demo build dist

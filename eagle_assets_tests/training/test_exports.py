@@ -60,7 +60,9 @@ def exported(home: Home, folder: Path, form: str = "speculators", **options: Any
 
 def rows_in(folder: Path, split: str = "train") -> list[dict[str, Any]]:
     """Every row of a split, from whatever files there are."""
-    lines = [json.loads(line) for path in sorted(folder.rglob(f"*{split}*.jsonl")) for line in path.open()]
+    lines = [
+        json.loads(line) for path in sorted(folder.rglob(f"*{split}*.jsonl")) for line in path.read_text().splitlines()
+    ]
     tables = [pq.ParquetFile(path).read() for path in sorted(folder.rglob(f"{split}-*.parquet"))]
     return lines + [row for table in tables for row in table.to_pylist()]
 
