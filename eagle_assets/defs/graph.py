@@ -6,12 +6,14 @@ from functools import cache
 
 import dagster as dg
 
+from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.draft_vocabulary import draft_vocabulary
 from eagle_assets.defs.prompts import prompts
 from eagle_assets.defs.provider_calibration import provider_calibration
 from eagle_assets.defs.raw_responses import raw_responses
 from eagle_assets.defs.resources import Project
 from eagle_assets.defs.run_statistics import run_statistics
+from eagle_assets.defs.schedules import collect_dataset, conclude, schedules_of, shards_changed
 from eagle_assets.defs.token_sequences import token_sequences
 from eagle_assets.defs.tokenizer_report import tokenizer_report
 from eagle_assets.defs.training_shards import training_shards
@@ -31,6 +33,9 @@ def the_definitions() -> dg.Definitions:
             draft_vocabulary,
             run_statistics,
         ],
+        jobs=[collect_dataset, conclude],
+        schedules=schedules_of(load_configuration(Settings().datasets_file)),
+        sensors=[shards_changed],
         resources={"project": Project()},
         executor=dg.in_process_executor,
     )

@@ -58,6 +58,18 @@ class Home:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
+    def is_locked(self, stage: str, dataset: str | None = None) -> bool:
+        """Whether another process makes a version of this stage of the dataset at this moment."""
+        path = self.root / ".locks" / f"{stage}.{dataset or 'all'}"
+        if not path.is_file():
+            return False
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `path` so that it is there whole or not at all, also after a crash of the machine."""

@@ -1,0 +1,92 @@
+"""When things are made: a schedule for each dataset that is bought, and a sensor for what is made of all of them."""
+
+import hashlib
+
+import dagster as dg
+
+from eagle_assets.configuration import Configuration, OpenRouterDataset
+from eagle_assets.defs.limits import limits_of_a_tick, run_config
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.resources import Project
+
+SECONDS_BETWEEN_LOOKS = 30
+
+collect_dataset = dg.define_asset_job(
+    "collect_dataset",
+    selection=dg.AssetSelection.assets("prompts", "raw_responses", "token_sequences", "training_shards"),
+    description="One dataset from its prompts to its training shards: buys what is missing, then judges all of it.",
+)
+
+conclude = dg.define_asset_job(
+    "conclude",
+    selection=dg.AssetSelection.assets("draft_vocabulary", "run_statistics"),
+    description="What is made of all datasets together: the draft vocabulary and the statistics.",
+)
+
+
+def schedules_of(configuration: Configuration) -> list[dg.ScheduleDefinition]:
+    """A schedule for each bought dataset that has a `cron`; off until somebody switches it on, because it spends."""
+    return [
+        _schedule(name, dataset, dataset.cron)
+        for name, dataset in configuration.bought.items()
+        if dataset.cron is not None
+    ]
+
+
+def _schedule(name: str, dataset: OpenRouterDataset, cron: str) -> dg.ScheduleDefinition:
+    limits = limits_of_a_tick(dataset)
+    within = " and ".join(
+        {"max_requests": f"{limit} prompts", "max_usd": f"${limit:.2f}"}[kind] for kind, limit in limits.items()
+    )
+
+    @dg.schedule(
+        name=f"collect_{name.replace('-', '_')}",
+        job=collect_dataset,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description=f"Asks what is still missing of {name}, at most {within or 'its whole budget'} at each tick.",
+        tags={"dataset": name},
+    )
+    def tick(context: dg.ScheduleEvaluationContext, project: Project) -> dg.RunRequest | dg.SkipReason:
+        from eagle_assets.defs.due import reason_to_skip
+
+        reason = reason_to_skip(project.home, project.configuration, project.settings, name)
+        if reason is not None:
+            return dg.SkipReason(reason)
+        return dg.RunRequest(
+            run_key=f"{name} {context.scheduled_execution_time:%Y-%m-%d %H:%M}",
+            partition_key=name,
+            run_config=run_config(limits),
+            tags={"dataset": name, **{kind: str(limit) for kind, limit in limits.items()}},
+        )
+
+    return tick
+
+
+@dg.sensor(
+    job=conclude,
+    minimum_interval_seconds=SECONDS_BETWEEN_LOOKS,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Makes the draft vocabulary and the statistics anew where training shards changed. Spends nothing.",
+)
+def shards_changed(project: Project) -> dg.RunRequest | dg.SkipReason:
+    """Held against the record of `draft_vocabulary`, so that nothing is made twice, whoever made it first."""
+    from eagle_assets.lake.audit import GateClosed, require_current
+    from eagle_assets.lake.version import last_good
+
+    shards = []
+    for name in DATASETS.get_partition_keys():
+        try:
+            audit = require_current(project.home, "training_shards", name)
+        except GateClosed:
+            continue
+        shards.append((name, audit.identity))
+    made = last_good(project.home, "draft_vocabulary", None)
+    if not shards:
+        return dg.SkipReason("no training shards may be read yet")
+    if made is not None and shards == [(made_from.dataset, made_from.identity) for made_from in made.inputs]:
+        return dg.SkipReason("the draft vocabulary is made from the current training shards")
+    # What failed on these shards is not tried again before they change, or somebody made it.
+    state = repr((shards, made.time if made is not None else None))
+    return dg.RunRequest(run_key=hashlib.sha256(state.encode()).hexdigest())
