@@ -32,7 +32,7 @@ class Window:
 
     def shrink(self, asked_at: float, now: float, share: float = 1.0) -> None:
         """Once for all that was asked before: they met the same trouble."""
-        if asked_at >= self.decreased_at:
+        if asked_at > self.decreased_at:
             self.size = max(1.0, self.size * (1.0 - DECREASE * share))
             self.growing_fast, self.decreased_at = False, now
 

@@ -30,6 +30,6 @@ class Timing:
     generation_wait_first: float = 0.5
     room_wait: float = 10.0
     failures_in_a_row: int = 40
-    grace: float = 10.0
+    grace: float = 8.0
     meter_quiet: float = 20.0
     body_most: int = 64 << 20

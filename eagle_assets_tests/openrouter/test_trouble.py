@@ -19,7 +19,9 @@ from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import Ledger, budget_totals
 from eagle_assets.openrouter.requests import Prompt
 from eagle_assets.openrouter.wire import exchange_of, read_response
-from eagle_assets.sandbox.faults import Faults
+from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
+from eagle_assets.reconstruction.stored import row_of_record
+from eagle_assets.sandbox.faults import ANOTHER_MODEL, Faults
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.openrouter.router import COST_USD, HUGE, Router, serving
 from eagle_assets_tests.openrouter.test_client import QUICK, collect, configuration, spent
@@ -287,6 +289,11 @@ def test_the_sandbox_misbehaves_as_it_is_asked_to(tmp_path: Path) -> None:
     assert summary.strays >= 2
     records = list(open_journal(tmp_path, "B3").read())
     assert any(r.exchange.provider in ("Fireworks", "BaseTen") for r in records)
-    assert any(r.exchange.model == "openai/gpt-5.4-mini" for r in records)
+    assert any(r.exchange.model == ANOTHER_MODEL for r in records)
     spent_usd = budget_totals(tmp_path, configuration()).all.spent_usd
     assert books["billed_usd"] <= spent_usd <= books["billed_usd"] * 1.02
+    rows = [row_of_record(record, "B3") for record in records]
+    sequences = list(sequence_rows(rows, calibrate_rows(rows)))
+    strays = [s for s in sequences if s["provider"] in ("Fireworks", "BaseTen") or s["model"] == ANOTHER_MODEL]
+    assert len(strays) >= summary.strays
+    assert {s["verdict"] for s in strays} == {"unusable"}
