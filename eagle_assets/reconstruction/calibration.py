@@ -8,24 +8,27 @@ likelihood, and a rival within `RIVAL_MARGIN` of the best still stands.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
-from eagle_assets.reconstruction.counting import COUNTINGS, Counting
-from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start
+from eagle_assets.reconstruction.drift import eras
+from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
+from eagle_assets.reconstruction.inverse import at_start
 from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
-from eagle_assets.reconstruction.survivor import Hypothesis, Scales, Survivor
+from eagle_assets.reconstruction.prompts import PromptCalibration
+from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
 from eagle_assets.serving.convention import EDGES, Edge
-
-RIVAL_MARGIN = 10.0
-"""Nats: a rival is refuted when the responses are e**10 times less likely under it. One response weighs 2.5 nats
-by its count and 5 by its text, so that it takes several to settle anything."""
 
 # White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
 _TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
 
+_ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
+
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
+
+
+GroupKey = tuple[str, str, bool]
+"""Model ("" for all), provider, streamed."""
 
 
 def stripped_as(edge: Edge) -> Edge:
@@ -55,6 +58,8 @@ class GroupCalibration:
 
     `counted` and `closed` are responses without and with tool calls. `kept` are the edges at which white space of
     the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
+    `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
+    follows that rule in nearly every response; None where it follows none.
     """
 
     model: str
@@ -66,6 +71,7 @@ class GroupCalibration:
     kept: frozenset[Edge]
     losses: Mapping[Edge, tuple[Rate, ...]]
     tool_ids_kept: bool
+    reasoning_surplus: int | None = None
 
     @property
     def best(self) -> Survivor:
@@ -93,14 +99,24 @@ class GroupCalibration:
 class Calibration:
     """Groups by (model, provider, streamed), and by ("", provider, streamed) for all models of a provider.
 
+    A provider that changed its convention has its `earlier` groups too, each with the place in the order of exchanges
+    at which the next began. `prompts` is how providers render prompts.
     `index_shifts` is how often the model numbers its calls otherwise than a renumbering server would, by IndexRisk,
     measured where providers keep its ids. `written` is how often the model writes each LOSABLE at an edge, measured
     over all providers: it is seen where they keep it, and shows in the count where they take it away.
     """
 
-    groups: Mapping[tuple[str, str, bool], GroupCalibration] = field(default_factory=dict)
+    groups: Mapping[GroupKey, GroupCalibration] = field(default_factory=dict)
+    earlier: Mapping[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = field(default_factory=dict)
+    prompts: PromptCalibration = field(default_factory=PromptCalibration)
     index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
     written: Mapping[str, Mapping[Edge, tuple[Rate, ...]]] = field(default_factory=dict)
+
+    def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
+        for until, group in self.earlier.get(key, ()):
+            if order is not None and order < until:
+                return group
+        return self.groups.get(key)
 
     def loss_errors(self, group: GroupCalibration, model: str, edges: Mapping[Edge, EdgeView]) -> dict[Edge, float]:
         """For each edge, the probability that white space was lost there without a change of the count.
@@ -122,10 +138,14 @@ class Calibration:
         """Probability that calls of an answer were numbered otherwise than a renumbering server shows them."""
         return self.index_shifts.get(index_risk(calls_in_history, calls), Rate()).estimate
 
-    def of(self, model: str, provider: str | None, streamed: bool) -> GroupCalibration | None:
+    def of(
+        self, model: str, provider: str | None, streamed: bool, order: float | None = None
+    ) -> GroupCalibration | None:
         """The group that speaks for a response: its model's own if that has enough to say, else the provider's."""
-        own = self.groups.get((model, provider or "", streamed))
-        pooled = self.groups.get(("", provider or "", streamed))
+        of_model, of_all = (model, provider or "", streamed), ("", provider or "", streamed)
+        own, pooled = self._at(of_model, order), self._at(of_all, order)
+        if of_all in self.earlier and of_model not in self.earlier:
+            return pooled  # the provider changed, of which one model's responses alone show too little
         if own is None or pooled is None or (sum(own.closed) >= _ENOUGH_OF_ITS_OWN and len(own.survivors) == 1):
             return own
         # Pooled only where the model's own responses do not speak against what the others say.
@@ -133,19 +153,34 @@ class Calibration:
         return pooled if agrees else own
 
 
-def calibrate_observations(observations: Iterable[Observation]) -> Calibration:
-    """The calibration that all observations together lead to."""
-    grouped: dict[tuple[str, str, bool], list[Observation]] = defaultdict(list)
+def calibrate_observations(
+    observations: Iterable[Observation], prompts: PromptCalibration | None = None
+) -> Calibration:
+    """The calibration that all observations together lead to, a provider split where it changed its convention."""
+    grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
     for observation in observations:
         grouped[observation.model, observation.provider, observation.streamed].append(observation)
         grouped["", observation.provider, observation.streamed].append(observation)
-    groups = {key: calibrate_group(*key, members) for key, members in grouped.items()}
-    return Calibration(groups, _index_shifts(groups, grouped), _written_by_model(groups, grouped))
+    groups: dict[GroupKey, GroupCalibration] = {}
+    earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
+    for key, members in grouped.items():
+        *before, last = eras(sorted(members, key=lambda o: o.order))
+        groups[key] = calibrate_group(*key, last)
+        if before:
+            starts = [era[0].order for era in (*before[1:], last)]
+            earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
+    return Calibration(
+        groups,
+        earlier,
+        prompts or PromptCalibration(),
+        _index_shifts(groups, grouped),
+        _written_by_model(groups, grouped),
+    )
 
 
 def _written_by_model(
-    groups: Mapping[tuple[str, str, bool], GroupCalibration],
-    grouped: Mapping[tuple[str, str, bool], Sequence[Observation]],
+    groups: Mapping[GroupKey, GroupCalibration],
+    grouped: Mapping[GroupKey, Sequence[Observation]],
 ) -> dict[str, dict[Edge, tuple[Rate, ...]]]:
     """How often each model writes each LOSABLE at each edge, over all its providers."""
     tallies: dict[str, dict[Edge, list[list[int]]]] = {}
@@ -181,8 +216,8 @@ def _written(edge: Edge, view: EdgeView, best: Hypothesis) -> str:
 
 
 def _index_shifts(
-    groups: Mapping[tuple[str, str, bool], GroupCalibration],
-    grouped: Mapping[tuple[str, str, bool], Sequence[Observation]],
+    groups: Mapping[GroupKey, GroupCalibration],
+    grouped: Mapping[GroupKey, Sequence[Observation]],
 ) -> dict[IndexRisk, Rate]:
     shifted: dict[IndexRisk, list[bool]] = defaultdict(list)
     for key, members in grouped.items():
@@ -209,7 +244,15 @@ def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence
         kept=kept,
         losses={edge: _losses(edge, members, best) for edge in _TEXT_EDGES if edge not in kept},
         tool_ids_kept=any(o.index_shifted for o in members),
+        reasoning_surplus=_reasoning_surplus(closing, best),
     )
+
+
+def _reasoning_surplus(closing: Sequence[Observation], best: Hypothesis) -> int | None:
+    found = [surplus for o in closing if (surplus := best.reasoning_surplus(o)) is not None]
+    usual = max(found, key=found.count, default=0)
+    follows = len(found) >= _ENOUGH_FOR_A_RULE and found.count(usual) >= _SHARE_FOR_A_RULE * len(found)
+    return usual if follows and usual in (0, 1) else None
 
 
 def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
@@ -218,49 +261,13 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
     A detokeniser that puts blanks in does so at every edge where the parser strips none. A set of edges that no such
     server has counts only where it explains the responses better than the coherent ones do.
     """
-    coherent: tuple[frozenset[Edge], ...] = (frozenset(), _always_blank(members))
+    coherent: tuple[frozenset[Edge], ...] = (frozenset(), always_blank(members))
     scales = Scales(members)
-    weighed = [scales.weigh(hypothesis) for hypothesis in _hypotheses(members)]
+    weighed = [scales.weigh(hypothesis) for hypothesis in possible_hypotheses(members)]
     known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
     standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + 1e-6]
     standing.sort(key=lambda survivor: -survivor.log_likelihood)
     return tuple(s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN)
-
-
-def _always_blank(members: Sequence[Observation]) -> frozenset[Edge]:
-    """Edges at which a blank stands wherever one can (but for one text in fifty, of another deployment)."""
-    always, sometimes = set(), set()
-    for edge in EDGES:
-        views = [o.edges[edge] for o in members if edge in o.edges and o.edges[edge].can_hold_blank]
-        without = sum(view.without_blank is None for view in views)
-        if views and without * 50 <= len(views):
-            always.add(edge)
-        elif edge in SOMETIMES_STRIPPED and without < len(views):
-            sometimes.add(edge)
-    return frozenset(always | sometimes) if always - SOMETIMES_STRIPPED else frozenset()
-
-
-def _hypotheses(members: Sequence[Observation]) -> Iterator[Hypothesis]:
-    """The conventions that can differ on these responses, the plainest first."""
-    with_blanks = [edge for edge in EDGES if any(_holds_blank(o.edges.get(edge)) for o in members)]
-    rewritable = any(o.respaced is not None for o in members)
-    for size in range(len(with_blanks) + 1):
-        for inserted in combinations(with_blanks, size):
-            for counting in filter(lambda c: _may_count(c, members), COUNTINGS):
-                for rewrites in (False, True) if rewritable else (False,):
-                    yield Hypothesis(frozenset(inserted), counting, rewrites)
-
-
-def _holds_blank(view: EdgeView | None) -> bool:
-    return view is not None and view.can_hold_blank and view.without_blank is not None
-
-
-def _may_count(counting: Counting, members: Sequence[Observation]) -> bool:
-    """Whether the responses leave room for this counting. A generated `<think>` is missing in the prompt's count."""
-    offsets = [o.prompt_offset for o in members if o.thinking and o.prompt_offset is not None]
-    if counting.think_generated and offsets.count(-1) * 2 <= len(offsets):
-        return False
-    return not counting.section_end_open or any(o.has_calls for o in members)
 
 
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:

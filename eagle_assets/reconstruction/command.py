@@ -33,7 +33,7 @@ def reconstruct_files(
             calibration = read_calibration(calibration_file)
         else:
             bar.update(task, description="calibrating")
-            calibration = calibrate(exchange_of_line(line, place) for place, line in sampled_lines(files))
+            calibration = calibrate(exchange_of_line(text, place, order) for place, order, text in sampled_lines(files))
         if save_calibration is not None:
             write_calibration(calibration, save_calibration)
         bar.update(task, description="reconstructing")

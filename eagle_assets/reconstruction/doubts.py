@@ -71,6 +71,10 @@ def doubts(
     believed = {"finish_length"} if unsettled else {"finish_length", "think_position_unknown"}
     found.reasons += [note for note in reading.layout_notes if note not in believed]
     found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in UNPROVABLE]
+    if group is not None and group.reasoning_surplus is not None and best.reasoning_surplus is not None:
+        expected = group.reasoning_surplus if best.output.reasoning_closed else 0
+        differs = best.reasoning_surplus - expected
+        found.reasons += [f"reasoning_tokens_differ: {differs:+d}"] if differs else []
     if group is not None and unsettled is None:
         _weigh_residual_error(found, reading, group, calibration, edges)
     return found

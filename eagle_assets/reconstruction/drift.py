@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import log
 
 import numpy as np
 
-from eagle_assets.reconstruction.calibration import RIVAL_MARGIN
-from eagle_assets.reconstruction.counting import COUNTINGS
+from eagle_assets.reconstruction.hypotheses import coherent_hypotheses
 from eagle_assets.reconstruction.observation import Observation
-from eagle_assets.reconstruction.survivor import EDGES, Hypothesis
+from eagle_assets.reconstruction.survivor import CANNOT_BE, CLOSES, DIFFERS, RIVAL_MARGIN, Hypothesis
 
 DRIFT_MARGIN = RIVAL_MARGIN
 """Nats by which two conventions must explain the halves better than one explains the whole, beside the logarithm of
 the number of places where the file could be split: as many chances to be better there are. On known servers in
 random order the best split gains 6.5 at most."""
-
-# As calibration weighs a response: by its count, and by a text that the convention cannot have shown.
-_CLOSES, _DIFFERS, _CANNOT_BE = log(0.75), log(0.25 / 4), log(0.005)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ def find_drift(members: Sequence[Observation]) -> Drift | None:
     distinct = list({_weighed_by(member): member for member in members}.values())
     place = {_weighed_by(member): position for position, member in enumerate(distinct)}
     which = np.array([place[_weighed_by(member)] for member in members])
-    hypotheses = list(_hypotheses(distinct))
+    hypotheses = list(coherent_hypotheses(members))
     splits = len(members) - 1
     first, last = np.full(splits, -np.inf), np.full(splits, -np.inf)
     best_first, best_last = np.zeros(splits, dtype=int), np.zeros(splits, dtype=int)
@@ -81,11 +76,11 @@ def eras(members: Sequence[Observation]) -> list[Sequence[Observation]]:
 def log_likelihood(hypothesis: Hypothesis, observation: Observation) -> float:
     """How well a convention explains one response, in nats."""
     difference = hypothesis.difference(observation)
-    weight = _CANNOT_BE if difference is None else _CLOSES if difference == 0 else _DIFFERS
+    weight = CANNOT_BE if difference is None else CLOSES if difference == 0 else DIFFERS
     # A `<think>` that is generated is missing in the prompt's count, and only then is that one short.
     if observation.thinking and observation.prompt_offset in (0, -1):
         expected = -1 if hypothesis.counting.think_generated else 0
-        weight += _CLOSES if observation.prompt_offset == expected else _DIFFERS
+        weight += CLOSES if observation.prompt_offset == expected else DIFFERS
     return weight
 
 
@@ -94,23 +89,3 @@ def _weighed_by(observation: Observation) -> Hashable:
     edges = tuple((edge, view.can_hold_blank, view.without_blank) for edge, view in observation.edges.items())
     shape = (observation.thinking, observation.has_calls, observation.respaced, observation.prompt_offset)
     return observation.difference, shape, edges
-
-
-def _hypotheses(members: Sequence[Observation]) -> Iterator[Hypothesis]:
-    """Every convention that can differ on these responses, the plainest first."""
-    views = [(edge, view) for member in members for edge, view in member.edges.items()]
-    there = {edge for edge, view in views if view.can_hold_blank and view.without_blank is not None}
-    blank_edges = [edge for edge in EDGES if edge in there]
-    rewrites = (False, True) if any(member.respaced is not None for member in members) else (False,)
-    with_calls = any(member.has_calls for member in members)
-    thinking = any(member.thinking for member in members)
-    countings = [
-        counting
-        for counting in COUNTINGS
-        if (with_calls or not counting.section_end_open) and (thinking or not counting.think_generated)
-    ]
-    for size in range(len(blank_edges) + 1):
-        for inserted in combinations(blank_edges, size):
-            for counting in countings:
-                for rewritten in rewrites:
-                    yield Hypothesis(frozenset(inserted), counting, rewritten)

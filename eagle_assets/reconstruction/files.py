@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_json
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, Rate
 from eagle_assets.reconstruction.observation import IndexRisk
+from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
 from eagle_assets.reconstruction.sampling import lines_of
 from eagle_assets.serving.convention import Edge
 
@@ -22,6 +24,7 @@ class CalibrationError(ValueError):
 
 class _CalibrationFile(msgspec.Struct):
     groups: tuple[GroupCalibration, ...]
+    prompts: tuple[PromptGroup, ...]
     index_shifts: dict[IndexRisk, Rate]
     written: dict[str, dict[Edge, tuple[Rate, ...]]]
 
@@ -31,29 +34,33 @@ def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None
 
     A malformed line is an exchange without an answer, named after its place. `on_bytes` is told how much was read.
     """
-    for place, line in lines_of(paths):
+    for place, order, line in lines_of(paths):
         if on_bytes is not None:
             on_bytes(len(line))
-        yield exchange_of_line(line, place)
+        yield exchange_of_line(line, place, order)
 
 
-def exchange_of_line(line: bytes, place: str) -> Exchange:
-    """The exchange that a line holds; what is malformed becomes one that failed in transport, with the reason."""
+def exchange_of_line(line: bytes, place: str, order: int = 0) -> Exchange:
+    """The exchange that a line holds; what is malformed becomes one that failed in transport, with the reason.
+
+    `order` is the line's number among all lines.
+    """
     document: Any = None
     try:
         document = parse_json(line)
         if not isinstance(document, dict):
             raise ValueError("it is no JSON object")
-        return exchange_of(document)
+        return replace(exchange_of(document), order=order)
     except ValueError as error:
         exchange_id = as_text(as_dict(document).get("exchange_id")) or place
         return Exchange(exchange_id, "", None, None, {}, b"", transport_error=f"malformed line {place}: {error}")
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Keep a calibration as JSON, for `read_calibration`."""
+    """Keep a calibration as JSON, for `read_calibration`: of a provider that changed, what holds at the end."""
     written = {model: dict(edges) for model, edges in calibration.written.items()}
-    file = _CalibrationFile(tuple(calibration.groups.values()), dict(calibration.index_shifts), written)
+    prompts = tuple(calibration.prompts.groups.values())
+    file = _CalibrationFile(tuple(calibration.groups.values()), prompts, dict(calibration.index_shifts), written)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
 
 
@@ -63,4 +70,9 @@ def read_calibration(path: Path) -> Calibration:
         file = msgspec.json.decode(path.read_bytes(), type=_CalibrationFile)
     except (OSError, msgspec.DecodeError) as error:
         raise CalibrationError(f"{path} is no calibration file: {error}") from None
-    return Calibration({(g.model, g.provider, g.streamed): g for g in file.groups}, file.index_shifts, file.written)
+    return Calibration(
+        groups={(g.model, g.provider, g.streamed): g for g in file.groups},
+        prompts=PromptCalibration({(g.model, g.provider): g for g in file.prompts}),
+        index_shifts=file.index_shifts,
+        written=file.written,
+    )

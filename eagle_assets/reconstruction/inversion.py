@@ -9,6 +9,7 @@ from eagle_assets.reconstruction.arguments import other_spellings
 from eagle_assets.reconstruction.calibration import GroupCalibration
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED
 from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.observation import reasoning_surplus
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate
@@ -21,13 +22,15 @@ class Inversion:
     """One way to read a response.
 
     `shown` is the layout in the texts as received, `output` the same with the convention undone. `difference` is
-    `completion_tokens` minus what the convention predicts; None without a count. `codes` are what is supposed.
+    `completion_tokens` minus what the convention predicts; None without a count. `reasoning_surplus` is what
+    `reasoning_tokens` counts beside the reasoning's own tokens; None if not known. `codes` are what is supposed.
     """
 
     shown: Output[str]
     output: Output[str]
     hypothesis: Hypothesis
     difference: int | None
+    reasoning_surplus: int | None
     codes: tuple[str, ...]
 
     @property
@@ -72,7 +75,14 @@ def find_inversions(reading: Reading, group: GroupCalibration | None, texts: Enc
     """
     assert reading.situation is not None
     found = [
-        Inversion(shown, output, hypothesis, _difference(reading, output, hypothesis, texts), codes)
+        Inversion(
+            shown,
+            output,
+            hypothesis,
+            _difference(reading, output, hypothesis, texts),
+            reasoning_surplus(reading, output, texts),
+            codes,
+        )
         for shown, hypothesis, output, codes in _readings(reading, hypotheses_of(group))
     ]
     if any(inversion.closes for inversion in found):

@@ -13,6 +13,7 @@ from eagle_assets.reconstruction.frame_evidence import FrameEvidence
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids
 from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates, texts_to_invert
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
+from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction, Verdict
 from eagle_assets.serving.convention import EDGES, Edge
@@ -26,25 +27,24 @@ def texts_to_judge(reading: Reading, calibration: Calibration) -> Iterator[str]:
         yield from texts_to_invert(reading, _group_of(reading, calibration))
 
 
-def judge(
-    reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt_ids: list[int] | None
-) -> Reconstruction:
-    """The verdict on a reading. Never raises for what a server sent."""
+def judge(reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt: PromptVerdict) -> Reconstruction:
+    """The verdict on a reading, with that on its prompt beside it. Never raises for what a server sent."""
     if reading.unusable or reading.situation is None:
-        return _said(reading, "unusable", None, prompt_ids, reading.unusable, {})
-    return _Case(reading, calibration, texts, prompt_ids).verdict()
+        return _said(reading, "unusable", None, prompt, reading.unusable, {})
+    return _Case(reading, calibration, texts, prompt).verdict()
 
 
 def _group_of(reading: Reading, calibration: Calibration) -> GroupCalibration | None:
     assert reading.situation is not None
-    return calibration.of(reading.situation.target.name, reading.provider, reading.situation.streamed)
+    situation = reading.situation
+    return calibration.of(situation.target.name, reading.provider, situation.streamed, reading.exchange.order)
 
 
 def _said(
     reading: Reading,
     verdict: Verdict,
     output_ids: list[int] | None,
-    prompt_ids: list[int] | None,
+    prompt: PromptVerdict,
     reasons: Sequence[str],
     evidence: dict[str, Any],
     candidates: Sequence[Candidate] = (),
@@ -53,7 +53,7 @@ def _said(
         exchange_id=reading.exchange.exchange_id,
         verdict=verdict,
         output_ids=output_ids,
-        prompt_ids=prompt_ids,
+        prompt_ids=prompt.ids,
         reasons=tuple(dict.fromkeys((*reasons, *reading.count_notes))),
         evidence=evidence,
         candidates=tuple(candidates),
@@ -65,9 +65,7 @@ def _said(
 class _Case:
     """One usable response on trial."""
 
-    def __init__(
-        self, reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt_ids: list[int] | None
-    ) -> None:
+    def __init__(self, reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt: PromptVerdict) -> None:
         assert reading.situation is not None
         self._reading = reading
         self._situation = reading.situation
@@ -75,9 +73,10 @@ class _Case:
         self._calibration = calibration
         self._group = _group_of(reading, calibration)
         self._texts = texts
-        self._prompt_ids = prompt_ids
+        self._prompt = prompt
         self._inversions = find_inversions(reading, self._group, texts)
         self._evidence = _plain_evidence(reading)
+        self._evidence["prompt"] = f"{prompt.verdict}: {prompt.reason}"
 
     def verdict(self) -> Reconstruction:
         ids, source = given_ids(self._reading)
@@ -211,7 +210,7 @@ class _Case:
             output_ids = best.ids(self._texts, self._situation) if output_ids is None else output_ids
         reasons += [*self._reading.layout_notes, *text_notes(self._reading), *self._response.notes]
         others = candidates[: _MOST_CANDIDATES - 1]
-        return _said(self._reading, verdict, output_ids, self._prompt_ids, reasons, self._evidence, others)
+        return _said(self._reading, verdict, output_ids, self._prompt, reasons, self._evidence, others)
 
 
 def _plain_evidence(reading: Reading) -> dict[str, Any]:

@@ -10,6 +10,13 @@ from typing import Any
 
 import msgspec
 
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.wire import Response
+from eagle_assets.reconstruction.given_ids import agrees_with_message
+from eagle_assets.reconstruction.local_forms import STOP_STRING, LocalResponse, local_response
+from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.verdict import Verdict
+from eagle_assets.serving.served import Situation
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
 
@@ -18,32 +25,21 @@ class LocalResponsesError(Exception):
     """A file of local responses cannot be used; the message names the file and the line, and says what is wrong."""
 
 
-class LocalResponse(msgspec.Struct, frozen=True):
-    """One row of a local dataset: the ids as an SGLang server gave them; `text` is what it showed of the output."""
-
-    prompt_id: str
-    prompt_ids: list[int]
-    output_ids: list[int]
-    finish_reason: str | None = None
-    text: str | None = None
-
-
 def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[LocalResponse, bytes]]:
-    """Rows of a JSONL file, each with the bytes of its line; blank lines are skipped.
+    """Rows of a JSONL file in the forms of `local_forms`, each with the bytes of its line; blank lines are skipped.
 
-    Raises LocalResponsesError at the first row that cannot be used: no such row, ids missing or outside the
+    Raises LocalResponsesError at the first row that cannot be used: of no such form, ids missing or outside the
     vocabulary, a `prompt_id` that came before.
     """
     seen: set[str] = set()
-    decoder = msgspec.json.Decoder(LocalResponse)
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
                 try:
-                    row = decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    row = local_response(line)
+                except ValueError as error:
                     raise LocalResponsesError(f"{path}, line {number}: {error}") from None
                 if wrong := _what_is_wrong(row, vocabulary, seen):
                     raise LocalResponsesError(f"{path}, line {number}: {wrong}")
@@ -75,8 +71,9 @@ def raw_row(row: LocalResponse, line: bytes, dataset: str, target: Target) -> di
 
 def sequence_row(raw: dict[str, Any], target: Target) -> dict[str, Any]:
     """A row of RAW_RESPONSES that came from a local file as a row of TOKEN_SEQUENCES."""
-    row = msgspec.json.decode(raw["body"], type=LocalResponse)
-    reason = contradiction(row, target)
+    row = local_response(raw["body"])
+    verdict, reasons = _verdict(row, target)
+    compared = row.text is not None or row.message is not None
     return {
         "exchange_id": raw["exchange_id"],
         "prompt_id": row.prompt_id,
@@ -84,39 +81,71 @@ def sequence_row(raw: dict[str, Any], target: Target) -> dict[str, Any]:
         "provider": raw["provider"],
         "model": raw["model"],
         "streamed": False,
-        "verdict": "contradicted" if reason else "exact",
+        "verdict": verdict,
         "output_ids": row.output_ids,
         "prompt_ids": row.prompt_ids,
-        "reasons": [reason] if reason else [],
-        "evidence": msgspec.json.encode({"server_ids": True, "text_compared": row.text is not None}).decode(),
+        "reasons": reasons,
+        "evidence": msgspec.json.encode({"server_ids": True, "text_compared": compared}).decode(),
         "candidates": "[]",
         "finish_reason": row.finish_reason,
-        "prompt_tokens": len(row.prompt_ids),
-        "completion_tokens": len(row.output_ids),
-        "count_difference": 0,
+        "prompt_tokens": len(row.prompt_ids) if row.prompt_tokens is None else row.prompt_tokens,
+        "completion_tokens": _counted(row),
+        "count_difference": _counted(row) - len(row.output_ids),
         "cost_usd": 0.0,
     }
 
 
-def contradiction(row: LocalResponse, target: Target) -> str | None:
-    """A reason code where a row disagrees with itself: its text is not its ids', or its end is not its finish reason's.
+def _verdict(row: LocalResponse, target: Target) -> tuple[Verdict, list[str]]:
+    if row.finish_reason in ("abort", "error"):
+        return "unusable", ["aborted"]
+    reason = contradiction(row, target)
+    return ("contradicted", [reason]) if reason else ("exact", [])
 
-    Servers print markers or leave them out, so both sides are compared without them, and without white space at
-    the ends.
+
+def _counted(row: LocalResponse) -> int:
+    return len(row.output_ids) if row.completion_tokens is None else row.completion_tokens
+
+
+def contradiction(row: LocalResponse, target: Target) -> str | None:
+    """A reason code where a row disagrees with itself: its counts, its end or what it shows are not its ids'.
+
+    Servers print markers or leave them out, so texts are compared without them, and without white space at the ends.
     """
+    if _counted(row) != len(row.output_ids):
+        return "completion_count_differs"
+    if row.prompt_tokens is not None and row.prompt_tokens != len(row.prompt_ids):
+        return "prompt_count_differs"
     stops = [i for i, token in enumerate(row.output_ids) if token == target.markers.stop]
     if stops and stops[0] != len(row.output_ids) - 1:
         return "ids_after_stop"
-    if row.finish_reason == "length" and stops:
+    if row.finish_reason in ("length", STOP_STRING) and stops:
         return "stop_token_in_cut_output"
     if row.finish_reason in ("stop", "tool_calls") and not stops:
         return "stop_token_missing"
-    if row.text is not None:
-        vocabulary = target.vocabulary
-        shown = vocabulary.decode(row.output_ids).decode("utf-8", "replace")
-        if _without_markers(shown, vocabulary) != _without_markers(row.text, vocabulary):
-            return "text_differs"
+    if row.text is not None and not _shows(row.text, row, target):
+        return "text_differs"
+    if row.message is not None and not _is_message(row.message, row, target):
+        return "message_differs"
     return None
+
+
+def _shows(text: str, row: LocalResponse, target: Target) -> bool:
+    vocabulary = target.vocabulary
+    made = _without_markers(vocabulary.decode(row.output_ids).decode("utf-8", "replace"), vocabulary)
+    shown = _without_markers(text, vocabulary)
+    # A server cuts the text, not the ids, where a stop string begins.
+    return made.startswith(shown) if row.finish_reason == STOP_STRING else made == shown
+
+
+def _is_message(message: Response, row: LocalResponse, target: Target) -> bool:
+    """Whether the ids say what the message shows, be it parsed or all in one text."""
+    thinking = row.prompt_ids[-1] == target.markers.think_begin
+    situation = Situation(target, thinking, row.tools, streamed=message.streamed)
+    exchange = Exchange(row.prompt_id, target.name, None, 200, {}, b"")
+    if agrees_with_message(row.output_ids, Reading(exchange, message, situation, ())):
+        return True
+    in_one = (message.reasoning or "") + (message.content or "")
+    return not message.tool_calls and _shows(in_one, row, target)
 
 
 def _what_is_wrong(row: LocalResponse, vocabulary: Vocabulary, seen: set[str]) -> str | None:

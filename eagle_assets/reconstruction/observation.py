@@ -18,6 +18,7 @@ from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, ed
 from eagle_assets.reconstruction.layouts import Layout
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.serving.convention import EDGES, Edge
+from eagle_assets.serving.output import Output
 from eagle_assets.targets.vocabulary import Vocabulary
 
 LOSABLE = (" ", "\n", "\n\n")
@@ -58,10 +59,12 @@ class Observation:
 
     `respaced` is the change of length when arguments are spaced as the model usually does, None where the server
     cannot have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering
-    server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. None: not known.
+    server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. `reasoning_surplus` is
+    `reasoning_tokens` minus the tokens of the reasoning as shown. None: not known. `order` is the exchange's place.
     """
 
     exchange_id: str
+    order: float
     model: str
     provider: str
     streamed: bool
@@ -73,18 +76,19 @@ class Observation:
     index_shifted: bool | None
     index_risk: IndexRisk
     prompt_offset: int | None
+    reasoning_surplus: int | None
 
 
-def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_length: int | None) -> Observation | None:
+def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offset: int | None) -> Observation | None:
     """What a reading says; None where it says nothing: no count, or markers whose places are open."""
     situation, count = reading.situation, reading.completion_tokens
     output = primary.output
     if situation is None or count is None or not output.stopped or reading.layout_notes:
         return None
     respaced = with_python_spacing(output)
-    prompt_tokens = reading.response.prompt_tokens
     return Observation(
         exchange_id=reading.exchange.exchange_id,
+        order=reading.exchange.order,
         model=situation.target.name,
         provider=reading.provider or "",
         streamed=situation.streamed,
@@ -95,8 +99,20 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_lengt
         respaced=None if respaced is None else texts.length(respaced) - texts.length(output),
         index_shifted=_index_shifted(reading),
         index_risk=index_risk(situation.calls_in_history, len(output.calls)),
-        prompt_offset=prompt_tokens - prompt_length if prompt_tokens and prompt_length else None,
+        prompt_offset=prompt_offset,
+        reasoning_surplus=reasoning_surplus(reading, output, texts),
     )
+
+
+def reasoning_surplus(reading: Reading, output: Output[str], texts: EncodedTexts) -> int | None:
+    """`reasoning_tokens` minus the tokens of an output's reasoning; None where either is missing.
+
+    vLLM leaves tokens that end inside a character out of the count of a stream, so a stream's must be ASCII.
+    """
+    counted = reading.response.reasoning_tokens
+    if not counted or not output.reasoning or (reading.response.streamed and not output.reasoning.isascii()):
+        return None
+    return counted - texts.count(output.reasoning)
 
 
 def edge_views(reading: Reading, layout: Layout, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:

@@ -15,7 +15,8 @@ import msgspec
 
 from eagle_assets.lake.audit import Check
 from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.local import LocalResponse, contradiction
+from eagle_assets.reconstruction.local import contradiction
+from eagle_assets.reconstruction.local_forms import local_response
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
 from eagle_assets.reconstruction.sequences import residual_error
@@ -66,7 +67,7 @@ def examine_local(
 ) -> Iterator[Examined]:
     """Hold every sequence of a local dataset against the line of the file that it came from."""
     for sequence, response in _paired(sequences, responses):
-        row = msgspec.json.decode(response["body"], type=LocalResponse)
+        row = local_response(response["body"])
         same = (sequence["output_ids"], sequence["prompt_ids"]) == (row.output_ids, row.prompt_ids)
         agrees = same and contradiction(row, target) is None
         yield _examined(sequence, agrees, sequence["completion_tokens"] - len(row.output_ids), 0.0)

@@ -46,6 +46,7 @@ def exchange_of_row(row: dict[str, Any]) -> Exchange:
         body=row["body"],
         transport_error=row["transport_error"],
         generation=msgspec.json.decode(row["generation"]) if row["generation"] is not None else None,
+        order=row["ended_at"] or 0.0,
         arrivals=tuple((offset, seconds) for offset, seconds in msgspec.json.decode(row["arrivals"])),
         other=msgspec.json.decode(row["other"]),
     )

@@ -16,8 +16,12 @@ from eagle_assets.serving.convention import EDGES, Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.served import Situation
 
-_REFUTED = log(0.005)  # a text that the convention cannot produce: a response of another deployment
-_CLOSES, _DIFFERS = log(0.75), log(0.25 / 4)  # counts close under the true convention in 56 to 91 % (FACTS 4)
+CANNOT_BE = log(0.005)  # a text that the convention cannot produce: a response of another deployment
+CLOSES, DIFFERS = log(0.75), log(0.25 / 4)  # counts close under the true convention in 56 to 91 % (FACTS 4)
+
+RIVAL_MARGIN = 10.0
+"""Nats: a rival is refuted when the responses are e**10 times less likely under it. One response weighs 2.5 nats
+by its count and 5 by its text, so that it takes several to settle anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,17 @@ class Hypothesis:
                 return None
             changes += observation.respaced
         return observation.difference - changes
+
+    def reasoning_surplus(self, observation: Observation) -> int | None:
+        """What `reasoning_tokens` counts beside the reasoning's tokens under this convention; None if not known."""
+        if observation.reasoning_surplus is None:
+            return None
+        removed = 0
+        for edge in ("reasoning_start", "reasoning_end"):
+            view = observation.edges.get(edge)
+            if view is not None and edge in self.inserted and view.can_hold_blank:
+                removed += view.without_blank or 0
+        return observation.reasoning_surplus - removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +123,6 @@ class Scales:
             refuted |= self._cannot_respace
         refutations, closed = int(refuted.sum()), int(((left == 0) & ~refuted).sum())
         expected, unexpected = counting.think_generated, not counting.think_generated
-        likelihood = refutations * _REFUTED + (closed + self._prompts[expected]) * _CLOSES
-        likelihood += (len(left) - refutations - closed + self._prompts[unexpected]) * _DIFFERS
+        likelihood = refutations * CANNOT_BE + (closed + self._prompts[expected]) * CLOSES
+        likelihood += (len(left) - refutations - closed + self._prompts[unexpected]) * DIFFERS
         return Survivor(hypothesis, closed, refutations, likelihood)

@@ -14,10 +14,8 @@ import msgspec
 from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.files import exchange_of_line
 from eagle_assets.reconstruction.reconstruct import reconstruct
+from eagle_assets.reconstruction.sampling import Line
 from eagle_assets.reconstruction.summary import Summary
-
-Lines = list[tuple[str, bytes]]
-"""Places and lines of exchanges."""
 
 _LINES_A_PIECE = 256
 _WORTH_WORKERS = 4  # pieces; fewer are done before a worker has started
@@ -25,7 +23,7 @@ _WORTH_WORKERS = 4  # pieces; fewer are done before a worker has started
 _calibration = Calibration()  # of this process, when it is a worker
 
 
-def judge_lines(lines: Iterable[tuple[str, bytes]], calibration: Calibration) -> Iterator[tuple[bytes, Summary, int]]:
+def judge_lines(lines: Iterable[Line], calibration: Calibration) -> Iterator[tuple[bytes, Summary, int]]:
     """For each piece of the lines, in order: the lines of its verdicts, their summary, the bytes that were read."""
     pieces = _pieces(lines)
     first = list(islice(pieces, _WORTH_WORKERS))
@@ -51,15 +49,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def judge_piece(piece: Lines, calibration: Calibration) -> tuple[bytes, Summary, int]:
+def judge_piece(piece: list[Line], calibration: Calibration) -> tuple[bytes, Summary, int]:
     """The lines of the verdicts on a piece, their summary, the bytes that were read."""
     encode = msgspec.json.Encoder().encode
     summary = Summary()
     out = []
-    for reconstruction in reconstruct((exchange_of_line(line, place) for place, line in piece), calibration):
+    for reconstruction in reconstruct(
+        (exchange_of_line(text, place, order) for place, order, text in piece), calibration
+    ):
         summary.add(reconstruction)
         out.append(encode(reconstruction.to_dict()))
-    return b"\n".join((*out, b"")), summary, sum(len(line) for _, line in piece)
+    return b"\n".join((*out, b"")), summary, sum(len(line.text) for line in piece)
 
 
 def _start_worker(calibration: Calibration) -> None:
@@ -67,11 +67,11 @@ def _start_worker(calibration: Calibration) -> None:
     _calibration = calibration
 
 
-def _judge_in_worker(piece: Lines) -> tuple[bytes, Summary, int]:
+def _judge_in_worker(piece: list[Line]) -> tuple[bytes, Summary, int]:
     return judge_piece(piece, _calibration)
 
 
-def _pieces(lines: Iterable[tuple[str, bytes]]) -> Iterator[Lines]:
+def _pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
     iterator = iter(lines)
     while piece := list(islice(iterator, _LINES_A_PIECE)):
         yield piece
