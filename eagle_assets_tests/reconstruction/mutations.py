@@ -373,12 +373,13 @@ def _run_batch(
     try:
         results = [_reconstructed([line for line, _ in lines], calibration)]
         results.append(_reconstructed([line for line, _ in lines], None))
-        crashed = False
-    except Exception:
-        crashed, results = True, []
+        crashed = None
+    except Exception as error:
+        crashed = repr(error)
     slow = time.perf_counter() - started > SLOW_SECONDS
     if crashed or slow:
         results = []
+        found = len(report.of_kind("crash"))
         for case, (line, damage) in zip(cases, lines, strict=True):
             started = time.perf_counter()
             try:
@@ -392,6 +393,8 @@ def _run_batch(
             seconds = time.perf_counter() - started
             if seconds > SLOW_SECONDS:
                 report.findings.append(Finding("slow", damage, line, f"{seconds:.1f} s"))
+        if crashed and len(report.of_kind("crash")) == found:  # only all of them together do it
+            report.findings.append(Finding("crash", "a whole batch", b"\n".join(line for line, _ in lines), crashed))
     for result in results:
         _note(cases, lines, result, report)
 
