@@ -113,7 +113,7 @@ def collection(url: str, requests: int) -> dict[str, float]:
         from eagle_assets.defs.graph import the_definitions
         from eagle_assets.defs.run import QUIET
 
-        job = the_definitions().get_implicit_global_asset_job_def()
+        job = the_definitions().resolve_implicit_global_asset_job_def()
 
         def materialise(*assets: str, dataset: str | None) -> None:
             job.execute_in_process(

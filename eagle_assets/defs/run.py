@@ -128,6 +128,8 @@ class _Run:
             run_config=QUIET,
             raise_on_error=False,
         )
+        if any(_is_interruption(event) for event in result.all_events if event.event_type_value == "STEP_FAILURE"):
+            raise KeyboardInterrupt  # Dagster has recorded it; nothing after it may run
         failures = {
             event.step_key: _failure(event) for event in result.all_events if event.event_type_value == "STEP_FAILURE"
         }
@@ -190,6 +192,11 @@ def _failure(event: dg.DagsterEvent) -> str:
     while error is not None and error.cause is not None:
         error = error.cause
     return " ".join(error.message.split()) if error is not None else "failed"
+
+
+def _is_interruption(event: dg.DagsterEvent) -> bool:
+    error = event.step_failure_data.error
+    return error is not None and error.cls_name in ("DagsterExecutionInterruptedError", "KeyboardInterrupt")
 
 
 def _rows(event: dg.DagsterEvent) -> str:

@@ -1,5 +1,4 @@
 import json
-import random
 import signal
 import socket
 import subprocess
@@ -341,27 +340,6 @@ def wait_for(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_kill_9_at_any_instant_then_a_run_to_the_end(tmp_path: Path) -> None:
-    instants = random.Random(5)
-    kills = 3
-    with serving(Router(pause=0.1)) as router:
-        for _ in range(kills):
-            target = sum(router.asked.values()) + instants.randrange(1, 20)
-            process = collector(tmp_path, router, 80)
-            wait_for(lambda target=target: sum(router.asked.values()) >= target)
-            time.sleep(instants.uniform(0, 0.1))
-            process.kill()
-            process.wait()
-        summary = collect(tmp_path, router, *(f"p{i}" for i in range(80)))
-        wait_for(lambda: router.at_once == 0)
-    assert summary.answered + summary.already == 80
-    answered = [r.prompt_id for r in open_journal(tmp_path, "B3").read() if r.outcome == "answered"]
-    assert sorted(answered) == sorted({f"id of p{i}" for i in range(80)})
-    assert sum(router.asked.values()) <= 80 + kills * 8
-    assert sum(router.billed.values()) <= spent(tmp_path) + 1e-9
-    assert spent(tmp_path) <= sum(router.billed.values()) + kills * 8 * 0.0011
 
 
 def test_one_dataset_is_collected_by_one_process_at_a_time(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ DATASET = {"source": "openrouter", "prompts": "p.jsonl", "max_tokens": 700}
 CONFIGURATION = Configuration.model_validate({"datasets": {"B3": DATASET}, "concurrency": CONCURRENCY})
 PROMPTS = [
     Prompt(f"p{i}", ({"role": "user", "content": f"What is {i} × {i + 7}? Write two short paragraphs about it."},))
-    for i in range(260)
+    for i in range(200)
 ]
 
 
@@ -72,7 +72,7 @@ def test_twenty_kills_lose_nothing_and_buy_nothing_twice(tmp_path: Path) -> None
     truth = tmp_path / "disturbed.jsonl"
     with running_sandbox(truth, faults=faults) as base_url:
         for _ in range(KILLS):
-            target = answers_of(truth) + instants.randrange(1, 18)
+            target = answers_of(truth) + instants.randrange(1, 14)
             process = processes.Process(target=collect, args=(disturbed, base_url))
             process.start()
             while answers_of(truth) < target:
