@@ -10,7 +10,7 @@ from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import require
 from eagle_assets.lake.schemas import TRAINING_SHARDS
-from eagle_assets.lake.version import new_version
+from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
 
 
 @dg.asset(
@@ -35,10 +35,8 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
     Trusted are the verdicts `exact` and `consistent`. Refused where `token_sequences` of the dataset has no good and
     current audit.
     """
-    import pyarrow.parquet as pq
-
     from eagle_assets.targets.kimi import target_named
-    from eagle_assets.training.shard_checks import masks_cover_generated_tokens, shards_hold_only_trusted_ids
+    from eagle_assets.training.shard_checks import check_shards
     from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches
 
     dataset = context.partition_key
@@ -49,12 +47,15 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
         published = require(project.home, "token_sequences", dataset)
         size = target_named(project.configuration.target).vocabulary.size
         left_out: Counter[str] = Counter()
-        batches = shard_batches(published.batches(SEQUENCE_COLUMNS), dataset, size, left_out)
-        shards = pq.read_table(version.write_batches("part.parquet", TRAINING_SHARDS, batches))
-        sequences = published.table(SEQUENCE_COLUMNS)
-        masks = masks_cover_generated_tokens(shards, sequences)
+        batches = shard_batches(published.batches(SEQUENCE_COLUMNS, ROWS_PER_BATCH), dataset, size, left_out)
+        version.write_batches("part.parquet", TRAINING_SHARDS, batches)
+        only_trusted, masks = check_shards(
+            lambda columns: version.batches("part.parquet", columns),
+            lambda columns: published.batches(columns, ROWS_PER_BATCH),
+            size,
+        )
         audit = version.audit(
-            [shards_hold_only_trusted_ids(shards, sequences, size), masks],
+            [only_trusted, masks],
             inputs=[published],
             counts={
                 "tokens": masks.numbers["tokens"],

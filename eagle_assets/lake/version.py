@@ -63,11 +63,15 @@ class NewVersion:
         """Take files that were written into `folder` into this version."""
         self._written |= dict.fromkeys(str(path.relative_to(self.folder)) for path in paths)
 
-    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        """Rows of a file that this version wrote, read back from the disk, as an audit should."""
+    def batches(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """A file that this version wrote, read back from the disk, as an audit should."""
         with pq.ParquetFile(self.folder / name) as file:
-            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
-                yield from batch.to_pylist()
+            yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)
+
+    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        """As `batches`, row by row."""
+        for batch in self.batches(name, columns):
+            yield from batch.to_pylist()
 
     def audit(
         self,

@@ -1,13 +1,17 @@
 """Checks of shard rows as they were written, against the token sequences that they came from.
 
-They do not repeat how the rows were made: they look the sequence of each row up and compare what lies where.
+They do not repeat how the rows were made: they look the sequence of each row up and compare what lies where. Both
+sides are read as streams; all that is kept of them is their exchange ids.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,76 +20,163 @@ from eagle_assets.training.ragged import Ragged, Rows
 from eagle_assets.training.shards import is_trusted, rows_outside_vocabulary
 
 WORST = 5
+SHARD_COLUMNS = ["exchange_id", "verdict", "input_ids", "loss_mask"]
+SEQUENCE_COLUMNS = ["exchange_id", "verdict", "prompt_ids", "output_ids"]
+
+Batches = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]  # reads these columns of all rows, from the start
 
 
-def shards_hold_only_trusted_ids(shards: pa.Table, sequences: pa.Table, vocabulary_size: int) -> Check:
-    """Whether each row stands for a trusted sequence of the dataset, once, and holds its prompt and output, id for id.
+def check_shards(shards: Batches, sequences: Batches, vocabulary_size: int) -> list[Check]:
+    """`shards_hold_only_trusted_ids` and `masks_cover_generated_tokens`.
 
-    `sequences` are all of the dataset, trusted or not, with at least SEQUENCE_COLUMNS.
+    `sequences` are all of the dataset, trusted or not, in the order that the shards keep.
     """
-    trusted_sequences = sequences.filter(pa.array(is_trusted(sequences["verdict"])))
-    matched = _match(shards, trusted_sequences)
-    other_ids = ~(matched.same_ids & matched.same_verdict)
-    outside = rows_outside_vocabulary(Ragged.from_arrow(shards["input_ids"]), vocabulary_size)
-    faults = {
-        "rows_without_trusted_sequence": shards.num_rows - matched.rows.num_rows,
-        "rows_repeated": shards.num_rows - pc.count_distinct(shards["exchange_id"]).as_py(),
-        "rows_with_other_ids": int(np.count_nonzero(other_ids)),
-        "rows_outside_vocabulary": int(np.count_nonzero(outside)),
-    }
-    passed = not any(faults.values())
-    found = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in faults.items() if count)
-    return Check(
-        name="shards_hold_only_trusted_ids",
-        passed=passed,
-        sentence=(
-            f"{shards.num_rows} rows stand for as many of {trusted_sequences.num_rows} trusted sequences, id for id"
-            if passed
-            else f"of {shards.num_rows} rows: {found}"
-        ),
-        numbers={"rows": shards.num_rows, "trusted_sequences": trusted_sequences.num_rows, **faults},
-        worst=_exchanges(matched.rows, other_ids),
-    )
+    found = _Found()
+    places = _places(found, shards, sequences)
+    reached = np.maximum.accumulate(np.maximum(places, 0))
+    rows = _Stream(shards(SHARD_COLUMNS))
+    first = taken = 0
+    for batch in sequences(SEQUENCE_COLUMNS):
+        beyond = int(np.searchsorted(reached, first + batch.num_rows))
+        _compare(found, rows.take(beyond - taken), places[taken:beyond] - first, batch, vocabulary_size)
+        first, taken = first + batch.num_rows, beyond
+    found.add_rows_without_sequence(rows.take(places.size - taken))
+    return [found.only_trusted_ids(), found.masks_cover()]
 
 
-def masks_cover_generated_tokens(shards: pa.Table, sequences: pa.Table) -> Check:
-    """Whether each mask is as long as its ids, 0 over the whole prompt and 1 over every generated token after it."""
-    matched = _match(shards, sequences)
-    mask = matched.loss_mask
-    comparable = matched.of_right_length & (mask.lengths == matched.input_ids.lengths)
-    expected = np.zeros(mask.values.size, dtype=np.uint8)
-    expected[mask.last(np.where(comparable, matched.outputs.lengths, 0))] = 1
-    wrong = ~comparable | mask.rows_with(mask.values != expected)
-    wrong_rows = int(np.count_nonzero(wrong)) + shards.num_rows - matched.rows.num_rows
-    generated = int(np.count_nonzero(mask.values == 1))
-    return Check(
-        name="masks_cover_generated_tokens",
-        passed=wrong_rows == 0,
-        sentence=(
-            f"{wrong_rows} of {shards.num_rows} masks do not cover exactly what was generated"
-            if wrong_rows
-            else f"{generated} generated tokens of {mask.values.size} are under the masks of {shards.num_rows} rows"
-        ),
-        numbers={
-            "rows": shards.num_rows,
-            "rows_with_wrong_mask": wrong_rows,
-            "tokens": matched.input_ids.values.size,
-            "generated_tokens": generated,
-        },
-        worst=_exchanges(matched.rows, wrong),
+def _places(found: _Found, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
+    """Where in the dataset the sequence of each shard row is, −1 where it has none. Shape (shard rows,)."""
+    named, known = (
+        pa.chunked_array([batch["exchange_id"] for batch in stream(["exchange_id"])], pa.string())
+        for stream in (shards, sequences)
     )
+    found.rows = len(named)
+    found.faults["rows_repeated"] = len(named) - pc.count_distinct(named).as_py()
+    places = pc.fill_null(pc.index_in(named, value_set=known.combine_chunks()), -1).to_numpy().astype(np.int64)
+    before = np.maximum.accumulate(np.concatenate([[-1], places]))[:-1]
+    found.faults["rows_out_of_order"] = int(np.count_nonzero((places >= 0) & (places < before)))
+    return places
+
+
+class _Stream:
+    """Batches, taken in other portions than they come in."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._left: pa.Table | None = None
+
+    def take(self, rows: int) -> pa.Table | None:
+        """The next rows; None for none."""
+        parts = [self._left] if self._left is not None else []
+        there = sum(part.num_rows for part in parts)
+        while there < rows:
+            parts.append(pa.Table.from_batches([next(self._batches)]))
+            there += parts[-1].num_rows
+        if not rows:
+            return None
+        table = pa.concat_tables(parts)
+        self._left = table.slice(rows)
+        return table.slice(0, rows)
+
+
+@dataclass
+class _Found:
+    rows: int = 0
+    trusted_sequences: int = 0
+    tokens: int = 0
+    generated_tokens: int = 0
+    wrong_masks: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    worst_ids: list[str] = field(default_factory=list)
+    worst_masks: list[str] = field(default_factory=list)
+
+    def add_rows_without_sequence(self, rows: pa.Table | None) -> None:
+        if rows is not None:
+            self.faults["rows_without_trusted_sequence"] += rows.num_rows
+            self.wrong_masks += rows.num_rows
+            self.worst_masks += rows["exchange_id"].slice(0, WORST).to_pylist()
+
+    def only_trusted_ids(self) -> Check:
+        """Whether each row stands for a trusted sequence, once and in order, and holds its ids one by one."""
+        named = ("without_trusted_sequence", "repeated", "out_of_order", "with_other_ids", "outside_vocabulary")
+        faults = {f"rows_{name}": self.faults[f"rows_{name}"] for name in named}
+        found = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in faults.items() if count)
+        return Check(
+            name="shards_hold_only_trusted_ids",
+            passed=not found,
+            sentence=f"of {self.rows} rows: {found}"
+            if found
+            else f"{self.rows} rows stand for as many of {self.trusted_sequences} trusted sequences, id for id",
+            numbers={"rows": self.rows, "trusted_sequences": self.trusted_sequences, **faults},
+            worst=_named(self.worst_ids),
+        )
+
+    def masks_cover(self) -> Check:
+        """Whether each mask is as long as its ids, 0 over the whole prompt and 1 over every generated token."""
+        return Check(
+            name="masks_cover_generated_tokens",
+            passed=not self.wrong_masks,
+            sentence=f"{self.wrong_masks} of {self.rows} masks do not cover exactly what was generated"
+            if self.wrong_masks
+            else f"{self.generated_tokens} generated tokens of {self.tokens} are under the masks of {self.rows} rows",
+            numbers={
+                "rows": self.rows,
+                "rows_with_wrong_mask": self.wrong_masks,
+                "tokens": self.tokens,
+                "generated_tokens": self.generated_tokens,
+            },
+            worst=_named(self.worst_masks),
+        )
+
+
+def _compare(
+    found: _Found,
+    rows: pa.Table | None,
+    places: npt.NDArray[np.int64],
+    sequences: pa.RecordBatch,
+    vocabulary_size: int,
+) -> None:
+    """Hold shard rows against the sequences at `places` of the batch; a negative place is none of it."""
+    found.trusted_sequences += int(np.count_nonzero(is_trusted(sequences["verdict"])))
+    if rows is None:
+        return
+    found.add_rows_without_sequence(rows.filter(pa.array(places < 0)) if (places < 0).any() else None)
+    rows, places = rows.filter(pa.array(places >= 0)), places[places >= 0]
+    matched = _Matched.of(rows, sequences.take(pa.array(places)))
+    other_ids = matched.trusted & ~(matched.same_ids & matched.same_verdict)
+    wrong_masks = matched.wrong_masks
+    outside = rows_outside_vocabulary(matched.input_ids, vocabulary_size)
+    found.faults["rows_without_trusted_sequence"] += int(np.count_nonzero(~matched.trusted))
+    found.faults["rows_with_other_ids"] += int(np.count_nonzero(other_ids))
+    found.faults["rows_outside_vocabulary"] += int(np.count_nonzero(outside))
+    found.wrong_masks += int(np.count_nonzero(wrong_masks))
+    found.worst_ids += rows["exchange_id"].filter(pa.array(other_ids)).slice(0, WORST).to_pylist()
+    found.worst_masks += rows["exchange_id"].filter(pa.array(wrong_masks)).slice(0, WORST).to_pylist()
+    found.tokens += matched.input_ids.values.size
+    found.generated_tokens += int(np.count_nonzero(matched.loss_mask.values == 1))
 
 
 @dataclass(frozen=True)
 class _Matched:
-    """Shard rows whose exchange has a sequence, side by side with it."""
+    """Shard rows side by side with their sequences."""
 
-    rows: pa.Table
     input_ids: Ragged
     loss_mask: Ragged
     prompts: Ragged
     outputs: Ragged
     same_verdict: Rows
+    trusted: Rows
+
+    @classmethod
+    def of(cls, rows: pa.Table, sequences: pa.RecordBatch) -> _Matched:
+        return cls(
+            input_ids=Ragged.from_arrow(rows["input_ids"]),
+            loss_mask=Ragged.from_arrow(rows["loss_mask"]),
+            prompts=Ragged.from_arrow(sequences["prompt_ids"]),
+            outputs=Ragged.from_arrow(sequences["output_ids"]),
+            same_verdict=np.asarray(pc.equal(rows["verdict"], sequences["verdict"]), dtype=np.bool_),
+            trusted=is_trusted(sequences["verdict"]),
+        )
 
     @property
     def of_right_length(self) -> Rows:
@@ -100,20 +191,14 @@ class _Matched:
             expected[positions(np.where(comparable, part.lengths, 0))] = values
         return comparable & ~self.input_ids.rows_with(self.input_ids.values != expected)
 
-
-def _match(shards: pa.Table, sequences: pa.Table) -> _Matched:
-    position = pc.index_in(shards["exchange_id"], value_set=sequences["exchange_id"].combine_chunks())
-    rows = shards.filter(pc.is_valid(position))
-    sequences = sequences.take(position.drop_null())
-    return _Matched(
-        rows=rows,
-        input_ids=Ragged.from_arrow(rows["input_ids"]),
-        loss_mask=Ragged.from_arrow(rows["loss_mask"]),
-        prompts=Ragged.from_arrow(sequences["prompt_ids"]),
-        outputs=Ragged.from_arrow(sequences["output_ids"]),
-        same_verdict=np.asarray(pc.equal(rows["verdict"], sequences["verdict"]), dtype=np.bool_),
-    )
+    @property
+    def wrong_masks(self) -> Rows:
+        mask = self.loss_mask
+        comparable = self.of_right_length & (mask.lengths == self.input_ids.lengths)
+        expected = np.zeros(mask.values.size, dtype=np.uint8)
+        expected[mask.last(np.where(comparable, self.outputs.lengths, 0))] = 1
+        return ~comparable | mask.rows_with(mask.values != expected)
 
 
-def _exchanges(rows: pa.Table, faulty: Rows) -> tuple[dict[str, str], ...]:
-    return tuple({"exchange_id": e.as_py()} for e in rows["exchange_id"].filter(pa.array(faulty))[:WORST])
+def _named(exchange_ids: Sequence[str]) -> tuple[dict[str, str], ...]:
+    return tuple({"exchange_id": exchange_id} for exchange_id in exchange_ids[:WORST])

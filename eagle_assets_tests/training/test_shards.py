@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eagle_assets.lake.audit import Check
 from eagle_assets.lake.schemas import TRAINING_SHARDS
 from eagle_assets.targets.kimi import target_named
-from eagle_assets.training.shard_checks import masks_cover_generated_tokens, shards_hold_only_trusted_ids
+from eagle_assets.training.shard_checks import check_shards
 from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches
 from eagle_assets_tests.training.sequences import VOCABULARY_SIZE, anything, sequence, table
 
@@ -45,6 +46,14 @@ def expected_rows(sequences: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def checks_of(shards: pa.Table, sequences: pa.Table, shard_batch: int = 2, sequence_batch: int = 3) -> list[Check]:
+    return check_shards(
+        lambda columns: iter(shards.select(columns).to_batches(shard_batch)),
+        lambda columns: iter(sequences.select(columns).to_batches(sequence_batch)),
+        VOCABULARY_SIZE,
+    )
+
+
 @given(anything, st.integers(1, 5))
 def test_rows_are_prompt_and_output_with_a_mask_over_the_output(rows: list[dict[str, Any]], batch_size: int) -> None:
     shards, left_out = shards_of(table(rows), batch_size)
@@ -56,8 +65,8 @@ def test_rows_are_prompt_and_output_with_a_mask_over_the_output(rows: list[dict[
 def test_what_was_built_passes_both_checks(rows: list[dict[str, Any]]) -> None:
     sequences = table(rows)
     shards, _ = shards_of(sequences)
-    trusted = shards_hold_only_trusted_ids(shards, sequences, VOCABULARY_SIZE)
-    masks = masks_cover_generated_tokens(shards, sequences)
+    trusted = checks_of(shards, sequences)[0]
+    masks = checks_of(shards, sequences)[1]
     assert trusted.passed, trusted.sentence
     assert masks.passed, masks.sentence
     assert masks.numbers["generated_tokens"] == sum(sum(row["loss_mask"]) for row in shards.to_pylist())
@@ -135,7 +144,7 @@ def spoilt(row: int, **changes: Any) -> pa.Table:
     ],
 )
 def test_a_spoilt_row_fails_the_check_of_ids(row: int, changes: dict[str, Any], fault: str) -> None:
-    check = shards_hold_only_trusted_ids(spoilt(row, **changes), table(SEQUENCES), VOCABULARY_SIZE)
+    check = checks_of(spoilt(row, **changes), table(SEQUENCES))[0]
     assert not check.passed
     assert check.numbers[fault] == 1
 
@@ -155,25 +164,45 @@ def test_a_spoilt_row_fails_the_check_of_ids(row: int, changes: dict[str, Any], 
 )
 def test_a_spoilt_mask_fails_the_check_of_masks_for_that_row_alone(row: int, mask: list[int]) -> None:
     shards = spoilt(row, loss_mask=mask)
-    check = masks_cover_generated_tokens(shards, table(SEQUENCES))
+    check = checks_of(shards, table(SEQUENCES))[1]
     assert not check.passed
     assert check.numbers["rows_with_wrong_mask"] == 1
     assert check.worst == ({"exchange_id": shards["exchange_id"][row].as_py()},)
 
 
 def test_a_mask_without_its_sequence_is_a_wrong_mask() -> None:
-    assert not masks_cover_generated_tokens(spoilt(0, exchange_id="stranger"), table(SEQUENCES)).passed
+    assert not checks_of(spoilt(0, exchange_id="stranger"), table(SEQUENCES))[1].passed
 
 
 def test_no_trusted_sequence_gives_no_rows_and_passes() -> None:
     sequences = table([sequence("unusable", None, None)])
     shards, left_out = shards_of(sequences)
     assert (shards.num_rows, left_out) == (0, {"verdict_unusable": 1})
-    assert shards_hold_only_trusted_ids(shards, sequences, VOCABULARY_SIZE).passed
-    assert masks_cover_generated_tokens(shards, sequences).passed
+    assert checks_of(shards, sequences)[0].passed
+    assert checks_of(shards, sequences)[1].passed
 
 
 def test_ids_are_the_shards_own_integers() -> None:
     shards, _ = shards_of(table([sequence("exact", [163_606], [163_607])]))
     assert shards.schema.equals(TRAINING_SHARDS)
     assert np.asarray(shards["input_ids"][0].values).tolist() == [163_606, 163_607]
+
+
+@given(anything, st.integers(1, 5), st.integers(1, 5))
+def test_how_rows_come_in_batches_makes_no_difference(rows: list[dict[str, Any]], one: int, other: int) -> None:
+    sequences = table(rows)
+    shards, _ = shards_of(sequences)
+    assert checks_of(shards, sequences, one, other) == checks_of(shards, sequences, 100, 100)
+
+
+def test_rows_in_another_order_fail_the_check_of_ids() -> None:
+    shards = shards_of(table(SEQUENCES))[0]
+    check = checks_of(shards.take([1, 0, 2]), table(SEQUENCES))[0]
+    assert not check.passed
+    assert check.numbers["rows_out_of_order"] == 1
+
+
+def test_every_row_of_another_dataset_is_a_stranger() -> None:
+    shards = shards_of(table(SEQUENCES))[0]
+    only, masks = checks_of(shards, table([{**s, "exchange_id": f"other{n}"} for n, s in enumerate(SEQUENCES)]))
+    assert only.numbers["rows_without_trusted_sequence"] == masks.numbers["rows_with_wrong_mask"] == shards.num_rows
