@@ -133,28 +133,34 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
 
 @main.command()
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
-def query(name: str | None, as_json: bool) -> None:
+@click.option("--dataset", metavar="B3", help="Over this dataset only.")
+@click.option("--json", "form", flag_value="json", help="For programs: a JSON list of objects.")
+@click.option("--csv", "form", flag_value="csv", help="For spreadsheets: commas, with a header.")
+def query(name: str | None, dataset: str | None, form: str | None) -> None:
     """Ask what was collected, spent and trusted. Without NAME: the questions there are.
 
     \b
     Examples:
       eagle-assets query
-      eagle-assets query verdicts
-      eagle-assets query spend --json
+      eagle-assets query verdicts --dataset B3
+      eagle-assets query spend --csv > spend.csv
     """
     import msgspec
     from rich.console import Console
 
     from eagle_assets.lake.catalogue import CatalogueError
-    from eagle_assets.lake.queries import listed, run_query
+    from eagle_assets.lake.queries import audits_since, listed, run_query
 
     try:
-        answer = run_query(home(), name) if name else listed()
+        answer = run_query(home(), name, dataset) if name else listed()
+        if name and (newer := audits_since(home())):
+            click.echo(f"{newer} audits ended since eagle.duckdb was made: materialise run_statistics again", err=True)
     except CatalogueError as error:
         fail(str(error))
-    if as_json:
+    if form == "json":
         click.echo(msgspec.json.encode(answer.as_objects()))
+    elif form == "csv":
+        click.echo(answer.as_csv(), nl=False)
     else:
         Console(width=None if sys.stdout.isatty() else 160).print(answer.as_table(name or "eagle-assets query NAME"))
 

@@ -14,6 +14,7 @@ from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import NewVersion, new_version
 from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.canonical import with_canonical
 from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.sequence_checks import (
     Examined,
@@ -69,14 +70,17 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
 
 def _local(project: Project, responses: Published, version: NewVersion) -> tuple[list[Examined], str]:
     target = target_named(project.configuration.target)
-    version.write_rows("part.parquet", TOKEN_SEQUENCES, (sequence_row(row, target) for row in responses.rows()))
+    rows = (sequence_row(row, target) for row in responses.rows())
+    version.write_rows("part.parquet", TOKEN_SEQUENCES, with_canonical(rows, target.vocabulary))
     return list(examine_local(version.rows("part.parquet"), responses.rows(), target)), "nothing: the ids are given"
 
 
 def _bought(project: Project, responses: Published, version: NewVersion) -> tuple[list[Examined], str]:
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
     calibration = _calibration(project.home, tuple(published.as_input for published in bought))
-    version.write_rows("part.parquet", TOKEN_SEQUENCES, sequence_rows(responses.rows(), calibration))
+    vocabulary = target_named(project.configuration.target).vocabulary
+    rows = sequence_rows(responses.rows(), calibration)
+    version.write_rows("part.parquet", TOKEN_SEQUENCES, with_canonical(rows, vocabulary))
     judged = version.rows("part.parquet", ["verdict", "evidence"])
     if positions := positions_to_hold_back(judged, project.configuration.max_residual_error):
         version.write_rows("part.parquet", TOKEN_SEQUENCES, held_back(version.rows("part.parquet"), positions))

@@ -1,7 +1,8 @@
 """`eagle.duckdb`: every audit as a row, and views over the Parquet files that the audit records name.
 
-It is built aside and renamed, so a reader meets neither a lock nor half a catalogue. Paths in it are absolute, so
-that it answers from any folder. The Parquet files stay the truth; the catalogue can be built again at any time.
+It is built aside and renamed, so a reader meets neither a lock nor half a catalogue, and its views read links to the
+files as they were then, so what is published meanwhile does not disturb it. Paths in it are absolute, so that it
+answers from any folder. The Parquet files stay the truth; the catalogue can be built again at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ import pyarrow as pa
 
 from eagle_assets.lake.audit import Audit, Record, read_history, read_record
 from eagle_assets.lake.home import Home, sync_folder
-from eagle_assets.lake.schemas import PROMPTS, RAW_RESPONSES, TOKEN_FREQUENCIES, TOKEN_SEQUENCES, TRAINING_SHARDS
+from eagle_assets.lake.schemas import (
+    CALIBRATION,
+    PROMPTS,
+    RAW_RESPONSES,
+    TOKEN_FREQUENCIES,
+    TOKEN_SEQUENCES,
+    TRAINING_SHARDS,
+)
+from eagle_assets.lake.snapshot import Snapshot
 
 SQL_FOLDER = Path(__file__).parents[2] / "sql"
 ATTEMPTS = 5
@@ -101,16 +110,21 @@ def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: 
     with home.locked("catalogue"):
         for killed in home.root.glob(f".{home.catalogue.name}.*"):
             killed.unlink()
-        aside = home.catalogue.with_name(f".{home.catalogue.name}.{uuid.uuid4().hex}")
+        name = uuid.uuid4().hex
+        aside, snapshot = home.catalogue.with_name(f".{home.catalogue.name}.{name}"), Snapshot(home, name)
         try:
             with duckdb.connect(aside) as connection:
-                _fill(connection, home, totals, sql_folder)
+                _fill(connection, home, snapshot, totals, sql_folder)
             with aside.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(aside, home.catalogue)
-            sync_folder(home.root)
+        except BaseException:
+            snapshot.remove()
+            raise
         finally:
             aside.unlink(missing_ok=True)
+        sync_folder(home.root)
+        snapshot.remove_older()
     return home.catalogue
 
 
@@ -123,14 +137,17 @@ def sql_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.sql"))
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, home: Home, ledger: list[LedgerTotal], sql_folder: Path) -> None:
+def _fill(
+    connection: duckdb.DuckDBPyConnection, home: Home, snapshot: Snapshot, ledger: list[LedgerTotal], sql_folder: Path
+) -> None:
     history = read_history(home)
     records = {key: read_record(home, *key) for key in {(audit.stage, audit.dataset) for audit in history}}
     _create_table(connection, "audits", AUDITS, [_audit_row(audit, records) for audit in history])
     _create_table(connection, "checks", CHECKS, [row for audit in history for row in _check_rows(audit)])
     _create_table(connection, "ledger", LEDGER, [asdict(total) for total in ledger])
+    _create_table(connection, "calibration", CALIBRATION, _standings(home))
     for name, (stage, schema) in STAGE_VIEWS.items():
-        _create_stage_view(connection, home, name, stage, schema)
+        _create_stage_view(connection, home, snapshot, name, stage, schema)
     for path in sql_files(sql_folder / "views"):
         try:
             connection.execute(path.read_text(encoding="utf-8"))
@@ -138,13 +155,26 @@ def _fill(connection: duckdb.DuckDBPyConnection, home: Home, ledger: list[Ledger
             raise CatalogueError(f"{path}: {error}") from None
 
 
+def _standings(home: Home) -> list[dict[str, object]]:
+    """What `provider_calibration` found of each provider; nothing where it was not published yet."""
+    audit = read_record(home, "provider_calibration").published
+    files = [file.name for file in audit.files if file.written_as == "standings.json"] if audit is not None else []
+    paths = [home.folder("provider_calibration") / name for name in files]
+    return [row for path in paths if path.is_file() for row in msgspec.json.decode(path.read_bytes())]
+
+
 def _create_stage_view(
-    connection: duckdb.DuckDBPyConnection, home: Home, name: str, stage: str, schema: pa.Schema
+    connection: duckdb.DuckDBPyConnection, home: Home, snapshot: Snapshot, name: str, stage: str, schema: pa.Schema
 ) -> None:
     """A view over the published files of all datasets. A version may be superseded while it is being looked at."""
     columns = _empty_select(connection, schema)
     for attempt in range(ATTEMPTS):
-        files = _published_files(home, stage)
+        try:
+            files = [snapshot.keep(path) for path in _published_files(home, stage)]
+        except FileNotFoundError as error:
+            if attempt == ATTEMPTS - 1:
+                raise CatalogueError(f"{error.filename} is missing; materialise {stage} again") from None
+            continue
         select = columns
         if files:
             listed = ", ".join(_quoted(str(path)) for path in files)

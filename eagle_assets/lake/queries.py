@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,14 @@ class Answer:
     def as_objects(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
+    def as_csv(self) -> str:
+        """With a header; lists with their items joined by semicolons."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(["; ".join(map(str, v)) if isinstance(v, list) else v for v in row] for row in self.rows)
+        return text.getvalue()
+
     def as_table(self, title: str) -> Table:
         """For people: numbers to the right, nothing for null."""
         table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
@@ -50,10 +60,10 @@ def ready_queries(sql_folder: Path = SQL_FOLDER) -> dict[str, Query]:
     return {path.stem: _read_query(path) for path in sql_files(sql_folder / "queries")}
 
 
-def run_query(home: Home, name: str, sql_folder: Path = SQL_FOLDER) -> Answer:
-    """Run a ready query on the catalogue, which is opened for reading only.
+def run_query(home: Home, name: str, dataset: str | None = None, sql_folder: Path = SQL_FOLDER) -> Answer:
+    """Run a ready query on the catalogue, which is opened for reading only; over one dataset, or all of them.
 
-    Raises CatalogueError where the query or the catalogue is not there, or the files it names have gone.
+    Raises CatalogueError where the query, the dataset or the catalogue is not there, or the files it names have gone.
     """
     queries = ready_queries(sql_folder)
     if name not in queries:
@@ -62,6 +72,8 @@ def run_query(home: Home, name: str, sql_folder: Path = SQL_FOLDER) -> Answer:
         raise CatalogueError(f"there is no catalogue at {home.catalogue} yet; run `make demo` first")
     try:
         with duckdb.connect(home.catalogue, read_only=True) as connection:
+            if dataset is not None:
+                _ask_for(connection, dataset)
             relation = connection.sql(queries[name].sql)
             return Answer(relation.columns, relation.fetchall())
     except duckdb.Error as error:
@@ -74,6 +86,23 @@ def run_query(home: Home, name: str, sql_folder: Path = SQL_FOLDER) -> Answer:
 def listed(sql_folder: Path = SQL_FOLDER) -> Answer:
     """The ready queries themselves: name, and what each answers."""
     return Answer(["query", "answers"], [(query.name, query.answers) for query in ready_queries(sql_folder).values()])
+
+
+def audits_since(home: Home) -> int:
+    """How many audits ended since the catalogue was built; 0 where there is none."""
+    if not home.catalogue.is_file():
+        return 0
+    with duckdb.connect(home.catalogue, read_only=True) as connection:
+        ((known,),) = connection.sql("SELECT count(*) FROM audits").fetchall()
+    return sum(1 for _ in home.history.glob("*.json")) - int(known)
+
+
+def _ask_for(connection: duckdb.DuckDBPyConnection, dataset: str) -> None:
+    rows = connection.sql("SELECT DISTINCT dataset FROM audits WHERE dataset IS NOT NULL ORDER BY 1").fetchall()
+    if (dataset,) not in rows:
+        known = ", ".join(name for (name,) in rows) or "none yet"
+        raise CatalogueError(f"there is no dataset {dataset!r} in the catalogue; there are: {known}")
+    connection.execute("SET VARIABLE dataset = $name", {"name": dataset})
 
 
 def _shown(value: Any) -> str:

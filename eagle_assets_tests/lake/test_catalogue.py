@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from eagle_assets.cli import main
+from eagle_assets.lake import snapshot
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, LedgerTotal, build_catalogue
 from eagle_assets.lake.home import Home
@@ -184,7 +186,7 @@ counts = set()
 while not os.path.exists(stop):
     with duckdb.connect(path, read_only=True) as connection:
         (row,) = connection.sql("SELECT (SELECT count(*) FROM token_sequences), count(*) FROM ledger").fetchall()
-    assert row[1] == 1, row
+    assert row[1] == 1 and row[0] != 99, row
     if row[0] not in counts:
         counts.add(row[0])
         print(row[0], flush=True)
@@ -202,8 +204,10 @@ def test_readers_in_other_processes_never_meet_a_lock_or_half_a_catalogue(home: 
         for reader in readers:
             assert reader.stdout is not None
             assert reader.stdout.readline() == "1\n"
-        for i in range(2, 17):
-            publish(home, "token_sequences", f"B{i}", TOKEN_SEQUENCES, [sequence(f"B{i}", 1, "exact")])
+        for i in range(2, 8):
+            # The catalogue that is being read names files that are superseded meanwhile, twice.
+            publish(home, "token_sequences", "B1", TOKEN_SEQUENCES, [sequence("B1", n, "exact") for n in range(99)])
+            publish(home, "token_sequences", "B1", TOKEN_SEQUENCES, [sequence("B1", n, "exact") for n in range(i)])
             build_catalogue(home, ledger)
     finally:
         stop.touch()
@@ -244,12 +248,111 @@ def test_what_is_not_there_is_said_in_a_sentence(home: Home, tmp_path: Path) -> 
         ready_queries(tmp_path / "nowhere")
 
 
-def test_files_that_were_superseded_after_the_build_are_named_in_a_sentence(home: Home) -> None:
+def test_what_was_superseded_since_still_answers_and_the_command_says_so(home: Home) -> None:
     fill(home)
     build_catalogue(home)
+    before = answer(home, "verdicts")
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", 9, "exact")])
+    assert answer(home, "verdicts") == before
+    result = CliRunner().invoke(main, ["query", "verdicts", "--json"], env={"EAGLE_ASSETS_HOME": str(home.root)})
+    assert json.loads(result.stdout)
+    assert result.stderr == "1 audits ended since eagle.duckdb was made: materialise run_statistics again\n"
+    build_catalogue(home)
+    assert answer(home, "verdicts") != before
+    assert query(home, "verdicts", "--json")[1].startswith("[")
+
+
+def test_links_of_old_catalogues_go_when_nobody_reads_them(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def links() -> set[Path]:
+        return set((home.root / ".snapshots").iterdir())
+
+    fill(home)
+    build_catalogue(home)
+    first = links()
+    build_catalogue(home)
+    assert links() > first
+    monkeypatch.setattr(snapshot, "KEPT_SECONDS", -1)
+    build_catalogue(home)
+    assert not links() & first
+    assert answer(home, "verdicts")
+
+
+def test_where_files_cannot_be_linked_they_are_read_themselves(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(snapshot.os, "link", no_links)
+    fill(home)
+    build_catalogue(home)
+    assert answer(home, "verdicts")
     publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", 9, "exact")])
     with pytest.raises(CatalogueError, match="run_statistics"):
         run_query(home, "verdicts")
+
+
+def test_a_query_over_one_dataset(home: Home) -> None:
+    fill(home)
+    build_catalogue(home)
+    assert {row["dataset"] for row in answer(home, "verdicts")} == {"B1", "B3"}
+    assert [row["dataset"] for row in run_query(home, "verdicts", "B1").as_objects()] == ["B1"]
+    for name in ready_queries():
+        run_query(home, name, "B3")
+    with pytest.raises(CatalogueError, match=r"there is no dataset 'B9' in the catalogue; there are: B1, B3"):
+        run_query(home, "verdicts", "B9")
+
+
+def test_the_new_questions_are_answered_from_what_happened(home: Home) -> None:
+    day = 1_764_547_200.0  # 2025-12-01
+    verdicts = ["exact", "exact", "unverified", "contradicted"]
+    sequences = [
+        sequence("B3", n, verdict, completion_tokens=3 + n, canonical=[True, False, None, None][n], evidence="{}")
+        for n, verdict in enumerate(verdicts)
+    ]
+    responses = [
+        {
+            "dataset": "B3",
+            "exchange_id": f"e{n}",
+            "prompt_id": f"p{n}",
+            "provider": "Chutes",
+            "outcome": "answered",
+            "attempt": 2 if n == 0 else 1,
+            "cost_usd": 0.5,
+            "asked_at": day + 86_400 * (n // 2),
+            "ended_at": day + 86_400 * (n // 2) + n,
+        }
+        for n in range(4)
+    ]
+    refused = {**responses[0], "exchange_id": "e9", "attempt": 1, "outcome": "retry", "status": 429, "cost_usd": None}
+    publish(home, "raw_responses", "B3", RAW_RESPONSES, [{**refused, "reason": "too many requests"}, *responses])
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, sequences)
+    shard = {"exchange_id": "e0", "dataset": "B3", "input_ids": [9, 1, 2, 1], "loss_mask": [0, 1, 1, 1]}
+    publish(home, "training_shards", "B3", TRAINING_SHARDS, [shard])
+    publish(home, "training_shards", "B3", TRAINING_SHARDS, [shard, {**shard, "exchange_id": "e1"}])
+    frequencies = [{"token": 1, "count": 2, "draft_id": 0}, {"token": 2, "count": 1, "draft_id": None}]
+    publish(home, "draft_vocabulary", None, TOKEN_FREQUENCIES, frequencies)
+    build_catalogue(home)
+    exactness = answer(home, "exactness")
+    assert [(str(r["day"]), r["answers"], r["exact_percent"]) for r in exactness] == [
+        ("2025-12-01", 2, 100.0),
+        ("2025-12-02", 2, 0.0),
+    ]
+    drift = answer(home, "drift")
+    assert [row["trusted_moved"] for row in drift] == [None, -100.0]
+    (price,) = answer(home, "price_of_trust")
+    assert (price["bought_tokens"], price["trusted_tokens"]) == (18, 6)
+    assert price["usd_per_million_trusted"] == round(2e6 / 6, 2)
+    (paths,) = answer(home, "non_canonical")
+    assert (paths["proved"], paths["non_canonical"], paths["for_example"]) == (2, 1, ["e1"])
+    (coverage,) = answer(home, "coverage")
+    assert (coverage["generated_tokens"], coverage["covered_percent"]) == (6, 66.67)
+    assert [row["exchange_id"] for row in answer(home, "slowest")] == ["e3", "e2", "e1", "e0"]
+    dearest = {row["prompt_id"]: row for row in answer(home, "dearest")}
+    assert (dearest["p0"]["attempts"], dearest["p0"]["last_verdict"]) == (2, "exact")
+    (retries,) = answer(home, "retries")
+    assert (retries["cause"], retries["attempts"], retries["prompts_without_answer"]) == ("too many requests", 1, 0)
+    (superseded,) = answer(home, "superseded")
+    assert (superseded["stage"], superseded["rows"], superseded["rows_more"]) == ("training_shards", 1, 1)
+    assert superseded["content_changed"]
 
 
 def test_the_sql_lies_at_the_root_of_the_repository() -> None:
@@ -274,6 +377,10 @@ def test_the_command_lists_its_questions_and_answers_them_for_people_and_program
     assert status == 0
     assert {row["dataset"] for row in json.loads(text)} == {"B3"}
     assert {row["query"] for row in json.loads(query(home, "--json")[1])} >= ANSWERED_QUESTIONS
+    status, text = query(home, "reasons_of_distrust", "--csv")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert (status, {row["verdict"] for row in rows}) == (0, {"unverified", "unusable"})
+    assert query(home, "verdicts", "--dataset", "B9")[0] == 1
 
 
 def test_every_query_gives_json_that_programs_can_read(home: Home) -> None:

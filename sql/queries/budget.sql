@@ -5,4 +5,5 @@ SELECT
     round(reserved_usd, 4) AS reserved_usd,
     round(left_usd, 4) AS left_usd
 FROM ledger
+WHERE asked_for(dataset)
 ORDER BY dataset = 'all', dataset;

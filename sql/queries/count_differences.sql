@@ -8,5 +8,6 @@ SELECT
     max(count_difference) AS greatest,
     round(sum(count_difference * sequences) / sum(sequences), 2) AS mean
 FROM count_differences
+WHERE asked_for(dataset)
 GROUP BY provider, finish_reason
 ORDER BY provider, finish_reason;

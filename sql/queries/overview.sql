@@ -43,4 +43,5 @@ FROM asked
 FULL JOIN answered USING (dataset)
 FULL JOIN judged USING (dataset)
 FULL JOIN sharded USING (dataset)
+WHERE asked_for(dataset)
 ORDER BY dataset;

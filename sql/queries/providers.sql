@@ -6,11 +6,14 @@ WITH
             sum(sequences)::BIGINT AS sequences,
             coalesce(sum(sequences) FILTER (trusted), 0)::BIGINT AS trusted
         FROM verdicts
-        WHERE provider <> 'not named'
+        WHERE provider <> 'not named' AND asked_for(dataset)
         GROUP BY provider
     ),
     counted AS (
-        SELECT provider, reason, sum(sequences) AS sequences FROM reasons_of_distrust GROUP BY provider, reason
+        SELECT provider, reason, sum(sequences) AS sequences
+        FROM reasons_of_distrust
+        WHERE asked_for(dataset)
+        GROUP BY provider, reason
     ),
     reasons AS (
         SELECT provider, arg_max(reason, (sequences, reason)) AS most_frequent_reason FROM counted GROUP BY provider

@@ -9,4 +9,5 @@ SELECT
     trusted_tokens,
     round(1e6 * spent_usd / nullif(trusted_tokens, 0), 2) AS usd_per_million_trusted_tokens
 FROM spend
+WHERE asked_for(dataset)
 ORDER BY dataset, provider;

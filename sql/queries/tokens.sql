@@ -8,4 +8,5 @@ SELECT
     generated_tokens,
     round(100 * generated_tokens / nullif(output_tokens, 0), 1) AS trained_percent
 FROM tokens
+WHERE asked_for(dataset)
 ORDER BY dataset;

@@ -10,5 +10,6 @@ SELECT
     coalesce(sum(sequences) FILTER (verdict = 'unusable'), 0)::BIGINT AS unusable,
     round(100 * coalesce(sum(sequences) FILTER (trusted), 0) / sum(sequences), 1) AS trusted_percent
 FROM verdicts
+WHERE asked_for(dataset)
 GROUP BY dataset, provider
 ORDER BY dataset, provider;
