@@ -66,7 +66,7 @@ def agrees_with_message(ids: Sequence[int], reading: Reading) -> bool:
     texts = ((said.reasoning or ""), said.content)
     if not situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
         shown = ("", shown[0] + shown[1])
-    if [_bare(text, vocabulary) for text in texts] != [_bare(text, vocabulary) for text in shown]:
+    if not all(_same_text(one, other, vocabulary) for one, other in zip(texts, shown, strict=True)):
         return False
     generated = iter(said.calls)
     return all(
@@ -75,8 +75,21 @@ def agrees_with_message(ids: Sequence[int], reading: Reading) -> bool:
     )
 
 
-def _bare(text: str, vocabulary: Vocabulary) -> str:
-    return vocabulary.without_marker_text(text).replace("\ufffd", "").strip()
+def _same_text(said: str, shown: str, vocabulary: Vocabulary) -> bool:
+    said, shown = (vocabulary.without_marker_text(text).replace("\ufffd", "") for text in (said, shown))
+    core = said.strip()
+    if core != shown.strip():
+        return False
+    if not core:  # nothing but white space is sent as it is, with blanks round it, or not at all
+        return not shown or shown.strip(" ") == said.strip(" ")
+    before, after = _white_round(said, core)
+    before_shown, after_shown = _white_round(shown, core)
+    return before_shown in ("", " ", before, " " + before) and after_shown in ("", " ", after, after + " ")
+
+
+def _white_round(text: str, core: str) -> tuple[str, str]:
+    start = text.index(core)
+    return text[:start], text[start + len(core) :]
 
 
 def _same_arguments(made: Call[str], shown: ReceivedCall) -> bool:

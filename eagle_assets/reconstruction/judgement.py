@@ -20,6 +20,9 @@ from eagle_assets.serving.convention import EDGES, Edge
 
 _MOST_CANDIDATES = 4
 
+OTHER_SEGMENTATION_ERROR = 0.1
+"""Share of wrong ids, on known truth, where frames leave several segmentations of which one is nearest to canonical."""
+
 
 def texts_to_judge(reading: Reading, calibration: Calibration) -> Iterator[str]:
     """Every text whose ids `judge` asks for."""
@@ -108,7 +111,7 @@ class _Case:
         stop_counted = self._group is None or self._group.best.hypothesis.counting.stop_counted
         if len(ids) not in ((counted,) if stop_counted else (counted, counted + 1)):
             return self._say("contradicted", None, ["given_ids_differ_from_count"], output_ids=ids)
-        if UNPROVABLE.intersection(self._response.notes):
+        if UNPROVABLE.intersection(self._response.notes) or "finish_reasons_differ" in self._reading.layout_notes:
             return self._say("unverified", None, [], output_ids=ids)
         if not self._reading.is_witnessed:
             return self._say("consistent", None, [source, "arrivals_missing"], output_ids=ids)
@@ -130,6 +133,8 @@ class _Case:
             # What the frames spell closes by itself, canonical or not.
             inversion = replace(inversion, difference=0)
             doubt = self._doubts(inversion, rivals if inversion.ids(self._texts, self._situation) == ids else [])
+            if doubt.error is not None and not solution.unique and solution.strays:
+                self._evidence["residual_error"] = round(doubt.error + OTHER_SEGMENTATION_ERROR, 4)
             if doubt.reasons:
                 return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids)
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible

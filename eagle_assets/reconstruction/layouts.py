@@ -16,6 +16,7 @@ from eagle_assets.openrouter.wire import ReceivedCall, Response
 from eagle_assets.serving.output import Call, NotInGrammar, Output
 from eagle_assets.serving.served import Situation
 
+CUT_REASONS = frozenset(("length", "max_tokens", "max_output_tokens", "MAX_TOKENS"))
 STOP_REASONS = frozenset(("stop", "tool_calls", "end_turn", "eos"))
 
 
@@ -48,7 +49,9 @@ def layout_notes(response: Response, situation: Situation | None, tool_choice: o
         notes.append("finish_missing" if response.finish_reason is None else f"finish_{response.finish_reason}")
     elif situation is not None and situation.thinking and not response.content and not response.tool_calls:
         notes.append("think_position_unknown")
-    if response.finish_reason == "tool_calls" and response.native_finish_reason == "stop":
+    native = response.native_finish_reason
+    cut, natively_cut = response.finish_reason in CUT_REASONS, native in CUT_REASONS
+    if (response.finish_reason == "tool_calls" and native == "stop") or (native is not None and cut != natively_cut):
         notes.append("finish_reasons_differ")
     if response.tool_calls and (isinstance(tool_choice, dict) or tool_choice == "required"):
         notes.append("forced_tool_choice")

@@ -34,6 +34,7 @@ _IN_WORDS = {
     "residual_error_above_limit": "held back, so that the stated error of the dataset stays within its limit",
     "no_count": "the server did not say how many tokens it generated",
     "count_mismatch": "the ids of the texts are not as many as the server counted (its count minus theirs)",
+    "reasoning_tokens_differ": "the server's reasoning_tokens do not fit these ids, as they do in its other responses",
     "possible_trim": "white space lost at an end of a text would explain the difference",
     "no_convention_explains_the_text": "no known convention can have shown these texts",
     "frames_disagree": "frames of the stream end inside canonical tokens",

@@ -49,12 +49,14 @@ Ways = dict[int, Way]
 class Solution:
     """Ids of several texts that together have a given number of tokens.
 
-    `unique`: no other ids are possible. `clear`: no others stray as little from the canonical ones.
+    `unique`: no other ids are possible. `clear`: no others stray as little from the canonical ones, in `strays`
+    tokens.
     """
 
     ids: tuple[Ids, ...]
     unique: bool
     clear: bool
+    strays: int
 
 
 def one_token_steps(fields: Sequence[tuple[FieldFrames, Ids]], tokens: int, vocabulary: Vocabulary) -> Solution | None:
@@ -87,7 +89,7 @@ def _join(found: Sequence[Ways], tokens: int) -> Solution | None:
     best = joined.get(tokens)
     if best is None:
         return None
-    return Solution(tuple(way.ids() for way in best.parts), unique=best.ways == 1, clear=best.ties == 1)
+    return Solution(tuple(way.ids() for way in best.parts), best.ways == 1, best.ties == 1, best.strays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ json_objects = st.dictionaries(st.text(max_size=5), st.integers() | st.text() | 
 def test_an_exchange_survives_its_row(
     body: bytes, status: int | None, request: Any, generation: Any, other: Any, arrivals: Any, error: str | None
 ) -> None:
-    exchange = Exchange("x", "m", None, status, request, body, error, generation, arrivals, other=other)
+    exchange = Exchange("x", "m", None, status, request, body, error, generation, arrivals, order=1.0, other=other)
     record = JournalRecord(
         exchange=exchange,
         local_id="local-1",
