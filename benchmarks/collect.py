@@ -43,7 +43,7 @@ def main() -> int:
         plain = measure("plain", url, PLAIN_REQUESTS)
         few = measure("collection", url, FEW)
         lot = measure("collection", url, many)
-    speed = min(few["a second"], lot["a second"]) / plain["a second"]
+    speed = lot["a second"] / plain["a second"]  # the few are for the memory: starting up is much of their time
     memory = lot["peak MiB"] / few["peak MiB"]
     print(f"{'':<34}{'responses':>10}{'a second':>10}{'CPU ms':>10}{'peak MiB':>10}")
     for name, row in (("plain httpx, body thrown away", plain), ("collection", few), ("collection", lot)):

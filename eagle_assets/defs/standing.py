@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from eagle_assets.openrouter.endpoints import MILLION, Endpoint
@@ -64,7 +64,16 @@ def standings(endpoints: Sequence[Endpoint], probed: Sequence[Probed]) -> list[S
     for slug in sorted({endpoint.slug for endpoint in endpoints}):
         own = [endpoint for endpoint in endpoints if endpoint.slug == slug]
         found.append(_standing(slug, own, by_slug.get(slug)))
+    if any(s.refused is None and s.proof != PROOFS[-1] for s in found):  # somebody must be left to ask
+        found = [_refused_if_unexplained(s) for s in found]
     return sorted(found, key=lambda s: (s.refused is not None, PROOFS.index(s.proof), s.completion_usd_per_million))
+
+
+def _refused_if_unexplained(standing: Standing) -> Standing:
+    if standing.refused is not None or standing.proof != PROOFS[-1]:
+        return standing
+    said = f"no known convention explains {standing.unexplained} of its {standing.answers} answers to probes"
+    return replace(standing, refused=said)
 
 
 def _standing(slug: str, endpoints: Sequence[Endpoint], probed: Probed | None) -> Standing:
@@ -81,7 +90,6 @@ def _standing(slug: str, endpoints: Sequence[Endpoint], probed: Probed | None) -
         proof = "gives its own ids"
     elif not decision.standing or (unexplained >= REFUTATIONS_NEEDED and unexplained > UNEXPLAINED_SHARE * answers):
         proof = "none explains it"
-        refused = refused or f"no known convention explains {unexplained} of its {answers} answers to probes"
     else:
         proof = "one convention stands" if len(decision.standing) == 1 else "several conventions stand"
     return Standing(

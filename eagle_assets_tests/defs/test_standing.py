@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -10,9 +12,10 @@ import yaml
 
 from eagle_assets.configuration import Configuration, ConfigurationError, Settings
 from eagle_assets.defs.standing import RIVALS, standings
-from eagle_assets.openrouter.endpoints import allowed_endpoints, read_endpoints
+from eagle_assets.openrouter.endpoints import Endpoint, Price, allowed_endpoints, read_endpoints
+from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.ledger import budget_totals
-from eagle_assets.openrouter.probing import PROBES, ask_probes
+from eagle_assets.openrouter.probing import PROBES, Probed, ask_probes
 from eagle_assets.openrouter.written_routing import routing_path, routing_text, with_written_routing, write_routing
 from eagle_assets.reconstruction.probes import distinct_requests, probe_requests
 from eagle_assets.sandbox.process import running_sandbox
@@ -57,6 +60,27 @@ def test_probes_tell_how_each_provider_serves_and_cost_tenths_of_a_cent(tmp_path
     assert yaml.safe_load(written)["ignore"] == [s.slug for s in ranked if s.refused]
     routing = with_written_routing(CONFIGURATION, tmp_path).routing
     assert set(routing.ignore) == {"quillhost", "fireworks", "baseten"}
+
+
+def test_who_cannot_be_explained_is_refused_unless_nobody_else_is_left() -> None:
+    body = stream("moonshotai/kimi-k2.5", content="12", completion_tokens=40)
+    request = {"model": TARGET.name, "messages": [{"role": "user", "content": "12"}], "reasoning": {"enabled": False}}
+    odd = tuple(Exchange(f"e{i}", TARGET.name, "Odd", 200, request, body) for i in range(8))
+    good = tuple(replace(exchange, body=body.replace(b"40", b"2")) for exchange in odd)
+    odd_one, other = Endpoint("Odd", "odd", Price(1e-6, 2e-6)), Endpoint("Good", "good", Price(1e-6, 9e-6))
+    probed = [Probed("odd", odd, 0.001, None), Probed("good", good, 0.001, None)]
+    alone = standings([odd_one], probed)
+    assert [(s.proof, s.refused) for s in alone] == [("none explains it", None)]
+    both = standings([odd_one, other], probed)
+    assert [(s.slug, s.refused is None) for s in both] == [("good", True), ("odd", False)]
+    assert "8 of its 8 answers" in str(both[1].refused)
+
+
+def stream(model: str, content: str, completion_tokens: int) -> bytes:
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": completion_tokens, "cost": 0.001}
+    frame = {"id": "gen-1", "model": model, "provider": "Odd", "choices": [choice], "usage": usage}
+    return b"data: " + json.dumps(frame).encode() + b"\n\ndata: [DONE]\n\n"
 
 
 def test_a_person_overrules_the_routing_and_is_left_alone(tmp_path: Path) -> None:
