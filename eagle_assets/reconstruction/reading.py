@@ -75,7 +75,12 @@ class Reading:
 
 def read(exchange: Exchange) -> Reading:
     """Read an exchange. Never raises: what is wrong stands in `unusable`."""
-    response = _without_blanks_after_calls(read_response(exchange))
+    return reading_of(exchange, read_response(exchange))
+
+
+def reading_of(exchange: Exchange, response: Response) -> Reading:
+    """The reading of an exchange whose body was read as this response. Never raises."""
+    response = _without_blanks_after_calls(response)
     target = _target_of(exchange)
     reasons = [*_transport_reasons(response), *_origin_reasons(exchange, response, target)]
     shown = response.reasoning or response.content or response.tool_calls
