@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.serving.convention import name_in
+from eagle_assets.serving.convention import Edge, name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -45,8 +45,8 @@ def _ids_of_logprobs(response: Response, target: Target) -> list[int] | None:
     return ids or None
 
 
-def agrees_with_message(ids: Sequence[int], reading: Reading) -> bool:
-    """Whether the ids say what the message shows.
+def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[Edge] = ()) -> bool:
+    """Whether the ids say what the message shows; at the `kept` edges the provider takes no white space away.
 
     Left aside is what servers are known to take out or put in: white space at the ends of texts, marker text that a
     parser swallowed, incomplete characters, calls that a parser dropped, and how arguments are spelt.
@@ -66,8 +66,10 @@ def agrees_with_message(ids: Sequence[int], reading: Reading) -> bool:
     texts = ((said.reasoning or ""), said.content)
     if not situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
         shown = ("", shown[0] + shown[1])
-    if not all(_same_text(one, other, vocabulary) for one, other in zip(texts, shown, strict=True)):
-        return False
+    for field, made, seen in zip(("reasoning", "content"), texts, shown, strict=True):
+        keeps = (f"{field}_start" in kept, f"{field}_end" in kept)
+        if not _same_text(made, seen, keeps, vocabulary):
+            return False
     generated = iter(said.calls)
     return all(
         any(name_in(made.header.strip()) == call.name and _same_arguments(made, call) for made in generated)
@@ -75,7 +77,7 @@ def agrees_with_message(ids: Sequence[int], reading: Reading) -> bool:
     )
 
 
-def _same_text(said: str, shown: str, vocabulary: Vocabulary) -> bool:
+def _same_text(said: str, shown: str, keeps: tuple[bool, bool], vocabulary: Vocabulary) -> bool:
     said, shown = (vocabulary.without_marker_text(text).replace("\ufffd", "") for text in (said, shown))
     core = said.strip()
     if core != shown.strip():
@@ -84,7 +86,8 @@ def _same_text(said: str, shown: str, vocabulary: Vocabulary) -> bool:
         return not shown or shown.strip(" ") == said.strip(" ")
     before, after = _white_round(said, core)
     before_shown, after_shown = _white_round(shown, core)
-    return before_shown in ("", " ", before, " " + before) and after_shown in ("", " ", after, after + " ")
+    starts_alike = before_shown in (before, " " + before) or (not keeps[0] and before_shown in ("", " "))
+    return starts_alike and (after_shown in (after, after + " ") or (not keeps[1] and after_shown in ("", " ")))
 
 
 def _white_round(text: str, core: str) -> tuple[str, str]:

@@ -103,7 +103,7 @@ class _Case:
         stop = self._situation.target.markers.stop
         if self._response.finish_reason != "length" and ids[-1:] != [stop]:
             return self._say("unverified", None, [f"{source}_without_stop"], output_ids=[*ids, stop])
-        if not agrees_with_message(ids, self._reading):
+        if not agrees_with_message(ids, self._reading, self._group.kept if self._group is not None else ()):
             return self._say("contradicted", None, ["given_ids_differ_from_text"], output_ids=ids)
         counted = self._reading.completion_tokens
         if counted is None:
@@ -138,7 +138,8 @@ class _Case:
             if doubt.reasons:
                 return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids)
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible
-            proved = proved and self._reading.is_witnessed
+            # Without a count of it, nothing but a word of the server's says that a stop token was generated.
+            proved = proved and self._reading.is_witnessed and inversion.hypothesis.counting.stop_counted
             return self._say("exact" if proved else "consistent", inversion, ["one_token_steps"], output_ids=ids)
         return None
 
