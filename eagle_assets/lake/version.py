@@ -22,6 +22,7 @@ from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, R
 from eagle_assets.lake.home import AUDIT_FILE, Home, sync_folder, write_atomically
 
 ROWS_PER_BATCH = 256
+ROW_GROUP_BYTES = 16_000_000
 
 
 class NewVersion:
@@ -39,15 +40,15 @@ class NewVersion:
         return self.write_batches(name, schema, (pa.RecordBatch.from_pylist(b, schema=schema) for b in batches))
 
     def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table]) -> Path:
-        """Write batches or tables of `schema` as one Parquet file, a row group each. Returns where it lies aside.
+        """Write batches or tables of `schema` as one Parquet file. Returns where it lies aside.
 
         A file of this name that was written before is replaced, and may be read meanwhile.
         """
         path = self.folder / name
         unfinished = path.with_suffix(".unfinished")
         with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
-            for batch in batches:
-                writer.write(batch)
+            for row_group in row_groups(batches):
+                writer.write_table(row_group)
         unfinished.replace(path)
         self.add(path)
         return path
@@ -133,6 +134,21 @@ class NewVersion:
     def _remember(self, audit: Audit) -> None:
         name = f"{audit.time}-{audit.stage}-{audit.dataset or 'all'}-{uuid.uuid4().hex[:6]}.json"
         write_atomically(self.home.history / name.replace(":", ""), msgspec.json.encode(audit))
+
+
+def row_groups(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
+    """Batches in order, put together to tables of at least ROW_GROUP_BYTES.
+
+    A file keeps something for each of its row groups: one for each small batch would make memory grow with the rows.
+    """
+    waiting: list[pa.Table] = []
+    for batch in batches:
+        waiting.append(pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch)
+        if sum(table.nbytes for table in waiting) >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 @contextmanager

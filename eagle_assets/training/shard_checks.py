@@ -1,7 +1,7 @@
 """Checks of shard rows as they were written, against the token sequences that they came from.
 
 They do not repeat how the rows were made: they look the sequence of each row up and compare what lies where. Both
-sides are read as streams; all that is kept of them is their exchange ids.
+sides are read as streams.
 """
 
 from __future__ import annotations
@@ -46,11 +46,36 @@ def check_shards(shards: Batches, sequences: Batches, vocabulary_size: int) -> l
 
 def _places(found: _Found, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
     """Where in the dataset the sequence of each shard row is, −1 where it has none. Shape (shard rows,)."""
+    places = _places_in_order(shards, sequences)
+    if places is None:
+        places = _places_in_disorder(found, shards, sequences)
+    found.rows = places.size
+    return places
+
+
+def _places_in_order(shards: Batches, sequences: Batches) -> npt.NDArray[np.int64] | None:
+    """None where the rows are not a part of the sequences, each once and in their order."""
+    rows = (batch["exchange_id"] for batch in shards(["exchange_id"]))
+    ahead, first, places = next(rows, None), 0, [np.zeros(0, np.int64)]
+    for batch in sequences(["exchange_id"]):
+        while ahead is not None:
+            place = pc.fill_null(pc.index_in(ahead, value_set=batch["exchange_id"]), -1).to_numpy()
+            here = int(np.argmin(place >= 0)) if (place < 0).any() else place.size
+            places.append(first + place[:here].astype(np.int64))
+            ahead = ahead.slice(here) if here < place.size else next(rows, None)
+            if here < place.size:
+                break
+        first += batch.num_rows
+    in_order = np.concatenate(places)
+    return in_order if ahead is None and (np.diff(in_order) > 0).all() else None
+
+
+def _places_in_disorder(found: _Found, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
+    """The same for any rows, with all ids in memory: to say what is wrong with them."""
     named, known = (
         pa.chunked_array([batch["exchange_id"] for batch in stream(["exchange_id"])], pa.string())
         for stream in (shards, sequences)
     )
-    found.rows = len(named)
     found.faults["rows_repeated"] = len(named) - pc.count_distinct(named).as_py()
     places = pc.fill_null(pc.index_in(named, value_set=known.combine_chunks()), -1).to_numpy().astype(np.int64)
     before = np.maximum.accumulate(np.concatenate([[-1], places]))[:-1]

@@ -84,8 +84,8 @@ def _contents(part: Part) -> dict[str, Any]:
 
 def _dataset(selection: Selection) -> dict[str, Any]:
     taken = selection.copies > 0
-    verdicts = selection.verdicts[taken]
-    consistent = int((verdicts == "consistent").sum())
+    exact = int((taken & selection.exact).sum())
+    consistent = int(taken.sum()) - exact
     sequences = _audit_behind(selection.published, "token_sequences")
     responses = _audit_behind(selection.published, "raw_responses")
     error = _number(sequences, "residual_error_below_limit", "residual_error")
@@ -95,7 +95,7 @@ def _dataset(selection: Selection) -> dict[str, Any]:
         "tokens": int((selection.copies * selection.lengths).sum()),
         "generated_tokens": int((selection.copies * selection.generated).sum()),
         "evaluation_rows": int((taken & selection.evaluation).sum()),
-        "verdicts": {"exact": int((verdicts == "exact").sum()), "consistent": consistent},
+        "verdicts": {"exact": exact, "consistent": consistent},
         "left_out": dict(sorted(selection.left_out.items())),
         "expected_error": {
             "of_a_consistent_sequence": error,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eagle_assets.lake.version import row_groups
 from eagle_assets.training.exports.request import SPLITS, Format, Split
 from eagle_assets.training.exports.selection import ROWS_PER_BATCH, Selection
 from eagle_assets.training.ragged import Lengths, Ragged
@@ -195,7 +196,7 @@ def _lines(chosen: ChosenRows) -> Iterator[bytes]:
 
 
 def write_parquet(path: Path, batches: Iterator[ChosenRows]) -> None:
-    """A row group for each batch, with where each row came from beside its ids."""
+    """The rows with where each came from beside its ids."""
     with pq.ParquetWriter(path, PARQUET_ROWS, compression="zstd") as writer:
-        for chosen in batches:
-            writer.write_batch(chosen.table)
+        for row_group in row_groups(chosen.table for chosen in batches):
+            writer.write_table(row_group)

@@ -20,6 +20,16 @@ from eagle_assets.training.exports.request import ExportError, ExportRequest, Sp
 from eagle_assets.training.ragged import Lengths, Ragged, Rows
 
 ROWS_PER_BATCH = 128
+KEPT, OF_VERDICT, TOO_LONG, NOTHING_GENERATED, SAME_PROMPT, SAME_SEQUENCE, OF_WEIGHT = range(7)
+REASONS = (
+    "kept",
+    "verdict",
+    "longer than max_length",
+    "nothing generated within max_length",
+    "prompt seen before",
+    "sequence seen before",
+    "weight",
+)
 
 Digests = npt.NDArray[np.uint8]  # shape (rows, 32): SHA-256
 
@@ -39,7 +49,7 @@ class Selection:
     copies: npt.NDArray[np.int64]
     evaluation: Rows
     digests: Digests
-    verdicts: npt.NDArray[np.str_]
+    exact: Rows
     left_out: Counter[str]
 
     @property
@@ -71,22 +81,23 @@ def select(
 
 @dataclass
 class _Candidates:
-    """A dataset's rows while they are being chosen; `reasons` is empty where nothing speaks against a row."""
+    """A dataset's rows while they are being chosen; `reasons` are places in REASONS."""
 
     published: Published
     lengths: Lengths
     generated: Lengths
     prompts: Digests
     digests: Digests
-    verdicts: npt.NDArray[np.str_]
-    reasons: npt.NDArray[Any]
+    exact: Rows
+    reasons: npt.NDArray[np.uint8]
 
     def selection(self, request: ExportRequest) -> Selection:
-        kept = self.reasons == ""
+        kept = self.reasons == KEPT
         evaluation = _fraction(self.prompts) < request.eval_share
         weight = request.weights.get(str(self.published.audit.dataset), 1.0)
         copies = np.where(evaluation, 1, np.floor(weight) + (_fraction(self.digests) < weight % 1)).astype(np.int64)
-        reasons = np.where(kept & (copies == 0), "weight", self.reasons)
+        reasons = np.where(kept & (copies == 0), OF_WEIGHT, self.reasons)
+        counts = np.bincount(reasons, minlength=len(REASONS)).tolist()
         return Selection(
             self.published,
             self.lengths,
@@ -94,8 +105,8 @@ class _Candidates:
             np.where(kept, copies, 0),
             evaluation,
             self.digests,
-            self.verdicts,
-            Counter(reasons[reasons != ""].tolist()),
+            self.exact,
+            Counter({REASONS[reason]: n for reason, n in enumerate(counts) if n and reason != KEPT}),
         )
 
 
@@ -107,14 +118,14 @@ def _candidates(
         parts.append(_examined(batch, published, request, vocabulary_size))
         on_rows(batch.num_rows)
     if not parts:
-        no_length, no_digest, no_text = np.zeros(0, np.int64), np.zeros((0, 32), np.uint8), np.zeros(0, np.str_)
-        parts = [(no_length, no_length, no_digest, no_digest, no_text, no_text)]
+        length, digest = np.zeros(0, np.int64), np.zeros((0, 32), np.uint8)
+        parts = [(length, length, digest, digest, np.zeros(0, np.bool_), np.zeros(0, np.uint8))]
     return _Candidates(published, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _examined(
     batch: pa.RecordBatch, published: Published, request: ExportRequest, vocabulary_size: int
-) -> tuple[Lengths, Lengths, Digests, Digests, npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[Lengths, Lengths, Digests, Digests, Rows, npt.NDArray[np.uint8]]:
     ids, mask = Ragged.from_arrow(batch["input_ids"]), Ragged.from_arrow(batch["loss_mask"])
     _refuse_what_trainers_cannot_take(batch, ids, mask, published, vocabulary_size)
     whole = ids.lengths
@@ -123,17 +134,13 @@ def _examined(
     begin = mask.offsets[:-1]
     generated = so_far[begin + lengths] - so_far[begin]
     first_generated = np.searchsorted(so_far, so_far[begin], side="right") - 1 - begin
-    verdicts = np.asarray(batch["verdict"], dtype="U10")
+    verdicts = np.asarray(batch["verdict"], dtype=np.str_)
     reasons = np.select(
-        [
-            ~np.isin(verdicts, request.verdicts),
-            (lengths < whole) & (not request.cut),
-            generated == 0,
-        ],
-        ["verdict", "longer than max_length", "nothing generated within max_length"],
-        default="",
-    )
-    return lengths, generated, _digests(ids, first_generated), _digests(ids, lengths), verdicts, reasons
+        [~np.isin(verdicts, request.verdicts), (lengths < whole) & (not request.cut), generated == 0],
+        [OF_VERDICT, TOO_LONG, NOTHING_GENERATED],
+        default=KEPT,
+    ).astype(np.uint8)
+    return lengths, generated, _digests(ids, first_generated), _digests(ids, lengths), verdicts == "exact", reasons
 
 
 def _digests(ids: Ragged, lengths: Lengths) -> Digests:
@@ -161,7 +168,7 @@ def _refuse_what_trainers_cannot_take(
 def _drop_repeated(candidates: list[_Candidates], by: str) -> None:
     """Leave out every row whose prompt, or whole sequence, an earlier row has that is kept."""
     digests = np.concatenate([c.prompts if by == "prompt" else c.digests for c in candidates])
-    kept = np.flatnonzero(np.concatenate([c.reasons == "" for c in candidates]))
+    kept = np.flatnonzero(np.concatenate([c.reasons == KEPT for c in candidates]))
     keys = digests[kept, :16].copy().view("<u8")
     order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: of equal rows the earliest comes first
     same = (keys[order][1:] == keys[order][:-1]).all(axis=1)
@@ -170,7 +177,7 @@ def _drop_repeated(candidates: list[_Candidates], by: str) -> None:
     begin = 0
     for candidate in candidates:
         end = begin + candidate.reasons.size
-        candidate.reasons = np.where(repeated[begin:end], f"{by} seen before", candidate.reasons)
+        candidate.reasons[repeated[begin:end]] = SAME_PROMPT if by == "prompt" else SAME_SEQUENCE
         begin = end
 
 
