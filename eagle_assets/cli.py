@@ -166,6 +166,29 @@ def query(name: str | None, dataset: str | None, form: str | None) -> None:
 
 
 @main.command()
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Not into the home, but here.")
+def report(output: Path | None) -> None:
+    """Write one HTML page: what was bought, what of it can be trusted and why, and responses token by token.
+
+    It needs no network to be read, and lies in the home as report.html; `run_statistics` makes it too.
+
+    \b
+    Examples:
+      eagle-assets report
+      eagle-assets report -o monday.html
+    """
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.lake.audit import GateClosed
+    from eagle_assets.lake.catalogue import CatalogueError
+    from eagle_assets.report.page import write_report
+
+    try:
+        click.echo(write_report(home(), load_configuration(Settings().datasets_file), output))
+    except (CatalogueError, ConfigurationError, GateClosed, OSError) as error:
+        fail(str(error))
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON object.")
 def budget(as_json: bool) -> None:
     """Show what is spent, reserved and left, what a trusted token costs, and what the rest will cost.

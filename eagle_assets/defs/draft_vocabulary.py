@@ -4,6 +4,7 @@ import dagster as dg
 
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import vocabulary_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import require_all
 from eagle_assets.lake.version import new_version
@@ -43,12 +44,12 @@ def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Eve
         shards, closed = require_all(project.home, "training_shards", DATASETS.get_partition_keys())
         batches = (batch for published in shards for batch in published.batches(["input_ids", "loss_mask"]))
         counts = count_generated_tokens(batches, target.vocabulary.size)
-        d2t, t2d, frequencies = write_draft_vocabulary(
-            choose_draft_vocabulary(counts, target.markers), counts, version.folder
-        )
+        chosen = choose_draft_vocabulary(counts, target.markers)
+        d2t, t2d, frequencies = write_draft_vocabulary(chosen, counts, version.folder)
         version.add(d2t, t2d, frequencies)
         check = mapping_is_consistent(np.load(d2t), np.load(t2d), counts, target.markers)
         audit = version.audit(
             [check], inputs=shards, counts={"datasets": len(shards)}, vocabulary=target.vocabulary.sha256
         )
-        yield from events_of(audit, {"left out": "; ".join(closed) or "no dataset"})
+        shown = vocabulary_metadata(counts[counts > 0].tolist(), chosen.d2t.size)
+        yield from events_of(audit, {**shown, "left out": "; ".join(closed) or "no dataset"})

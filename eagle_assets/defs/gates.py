@@ -12,6 +12,7 @@ import msgspec
 
 from eagle_assets.configuration import ConfigurationError
 from eagle_assets.lake.audit import Audit, Check, GateClosed, called
+from eagle_assets.report.next_steps import NEXT_STEPS
 
 Events = Iterator[dg.AssetCheckResult | dg.MaterializeResult]
 
@@ -40,7 +41,7 @@ def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None) -> Events
         failures = "; ".join(f"{check.name}: {check.sentence}" for check in audit.failed_checks)
         raise dg.Failure(
             f"{called(audit.stage, audit.dataset)} was not published. {failures}",
-            metadata={"failed_checks": ", ".join(check.name for check in audit.failed_checks)},
+            metadata={"failed_checks": ", ".join(check.name for check in audit.failed_checks), **(metadata or {})},
             allow_retries=False,
         )
     yield dg.MaterializeResult(
@@ -69,6 +70,8 @@ def _result(check: Check) -> dg.AssetCheckResult:
     metadata: dict[str, Any] = {name: _plain(number) for name, number in check.numbers.items()}
     if check.worst:
         metadata["worst offenders"] = _table(check.worst)
+    if not check.passed and check.name in NEXT_STEPS:
+        metadata["what to do next"] = dg.MetadataValue.md(NEXT_STEPS[check.name])
     return dg.AssetCheckResult(
         check_name=check.name,
         passed=check.passed,

@@ -8,6 +8,7 @@ import dagster as dg
 
 from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.draft_vocabulary import draft_vocabulary
+from eagle_assets.defs.presentation import presented
 from eagle_assets.defs.prompts import prompts
 from eagle_assets.defs.provider_calibration import provider_calibration
 from eagle_assets.defs.raw_responses import raw_responses
@@ -23,16 +24,18 @@ from eagle_assets.defs.training_shards import training_shards
 def the_definitions() -> dg.Definitions:
     """Steps run in the process of their run: a step of its own process would cost 1.5 s to start."""
     return dg.Definitions(
-        assets=[
-            tokenizer_report,
-            provider_calibration,
-            prompts,
-            raw_responses,
-            token_sequences,
-            training_shards,
-            draft_vocabulary,
-            run_statistics,
-        ],
+        assets=presented(
+            [
+                tokenizer_report,
+                provider_calibration,
+                prompts,
+                raw_responses,
+                token_sequences,
+                training_shards,
+                draft_vocabulary,
+                run_statistics,
+            ]
+        ),
         jobs=[collect_dataset, conclude],
         schedules=schedules_of(load_configuration(Settings().datasets_file)),
         sensors=[shards_changed],

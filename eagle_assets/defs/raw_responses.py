@@ -14,6 +14,7 @@ from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.latest_verdicts import LatestVerdicts
 from eagle_assets.defs.limits import RunLimits
 from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import spend_metadata
 from eagle_assets.defs.progress import report_to
 from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
@@ -148,7 +149,8 @@ def _bought(
         "spent_usd": totals.datasets[name].spent_usd,
     }
     audit = version.audit(checks, inputs, counts, vocabulary=inputs[0].audit.vocabulary)
-    yield from events_of(audit, {"remarks": "; ".join((*summary.notes, summary.stopped or "")) or "none"})
+    shown = spend_metadata(totals, {name: dataset.budget_usd}, [name])
+    yield from events_of(audit, {**shown, "remarks": "; ".join((*summary.notes, summary.stopped or "")) or "none"})
     if summary.fatal:
         raise dg.Failure(f"{summary.stopped}; what was answered is published", allow_retries=False)
 

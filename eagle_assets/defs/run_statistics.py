@@ -3,6 +3,8 @@
 import dagster as dg
 
 from eagle_assets.defs.gates import refusals
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import sequences_metadata, spend_metadata
 from eagle_assets.defs.resources import Project
 
 ALL = dg.AllPartitionMapping()
@@ -17,11 +19,26 @@ ALL = dg.AllPartitionMapping()
 def run_statistics(project: Project) -> dg.MaterializeResult:
     """`eagle.duckdb`: a row for each audit of each stage, and the views of `sql/` over all that is published.
 
-    Built aside and renamed, so that reading it never meets a lock.
+    Built aside and renamed, so that reading it never meets a lock. `report.html` says the same to people, in one page:
+    what was bought, what can be trusted and why.
     """
     from eagle_assets.lake.catalogue import CatalogueError, build_catalogue
-    from eagle_assets.openrouter.ledger import LedgerError
+    from eagle_assets.openrouter.ledger import LedgerError, budget_totals
+    from eagle_assets.report.page import figures_of, obstacles, write_report
 
+    home, configuration = project.home, project.configuration
     with refusals(CatalogueError, LedgerError):
-        path = build_catalogue(project.home, project.ledger_totals())
-    return dg.MaterializeResult(metadata={"catalogue": dg.MetadataValue.path(path)})
+        catalogue = build_catalogue(home, project.ledger_totals())
+        report = write_report(home, configuration)
+        totals = budget_totals(home.root, configuration)
+    caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
+    missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, DATASETS.get_partition_keys())]
+    return dg.MaterializeResult(
+        metadata={
+            "report (open it in a browser)": dg.MetadataValue.path(report),
+            "catalogue": dg.MetadataValue.path(catalogue),
+            "not in the shards": dg.MetadataValue.md("\n".join(missing) or "nothing: every dataset passed its checks"),
+            **sequences_metadata(figures_of(home), "all datasets"),
+            **spend_metadata(totals, caps),
+        }
+    )

@@ -8,6 +8,7 @@ from eagle_assets.configuration import LocalDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import sequences_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Input, Published, require, require_all
 from eagle_assets.lake.home import Home
@@ -24,6 +25,7 @@ from eagle_assets.reconstruction.sequence_checks import (
     examine_local,
 )
 from eagle_assets.reconstruction.sequences import calibrate_rows, held_back, positions_to_hold_back, sequence_rows
+from eagle_assets.report.figures import COLUMNS, Figures
 from eagle_assets.targets.kimi import target_named
 
 
@@ -59,13 +61,14 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
             examined, learnt_from = _local(project, responses, version)
         else:
             examined, learnt_from = _bought(project, responses, version)
+        figures = Figures.of(version.rows("part.parquet", COLUMNS))
         audit = version.audit(
             check_sequences(examined, project.configuration.max_residual_error),
             [responses],
             counts_of(examined),
             vocabulary=responses.audit.vocabulary,
         )
-        yield from events_of(audit, {"calibrated on": learnt_from})
+        yield from events_of(audit, {**sequences_metadata(figures, name), "calibrated on": learnt_from})
 
 
 def _local(project: Project, responses: Published, version: NewVersion) -> tuple[list[Examined], str]:

@@ -7,6 +7,7 @@ import dagster as dg
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import shards_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import require
 from eagle_assets.lake.schemas import TRAINING_SHARDS
@@ -35,6 +36,8 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
     Trusted are the verdicts `exact` and `consistent`. Refused where `token_sequences` of the dataset has no good and
     current audit.
     """
+    import pyarrow.compute as pc
+
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.training.shard_checks import check_shards
     from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches
@@ -54,6 +57,8 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
             lambda columns: published.batches(columns, ROWS_PER_BATCH),
             size,
         )
+        ids = (batch["input_ids"] for batch in version.batches("part.parquet", ["input_ids"]))
+        lengths = [length for column in ids for length in pc.list_value_length(column).to_pylist()]
         audit = version.audit(
             [only_trusted, masks],
             inputs=[published],
@@ -64,4 +69,4 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
             },
             vocabulary=published.audit.vocabulary,
         )
-        yield from events_of(audit)
+        yield from events_of(audit, shards_metadata(lengths, dataset))

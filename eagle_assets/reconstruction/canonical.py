@@ -21,7 +21,7 @@ def is_canonical(ids: Sequence[int], vocabulary: Vocabulary) -> bool | None:
 
 
 def with_canonical(rows: Iterable[dict[str, Any]], vocabulary: Vocabulary) -> Iterator[dict[str, Any]]:
-    """Rows of TOKEN_SEQUENCES with `canonical`: said of `exact` ones only, for all others are canonical by assumption."""
+    """Rows of TOKEN_SEQUENCES with `canonical`: said of `exact` ones only, as all others are taken for canonical."""
     for row in rows:
         known = row["verdict"] == "exact" and row["output_ids"] is not None
         yield {**row, "canonical": is_canonical(row["output_ids"], vocabulary) if known else None}

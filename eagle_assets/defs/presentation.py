@@ -1,0 +1,131 @@
+"""How the lineage presents itself: whose it is, where its code lies, when it is out of date, what its pages show."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from eagle_assets.openrouter.totals import Totals
+    from eagle_assets.report.figures import Figures
+
+OWNERS = ["team:training-data"]
+PACKAGE = Path(__file__).parents[1]
+
+# The rooms whose code decides what an asset holds: where one changes, what was made before shows as out of date.
+ROOMS: dict[str, Sequence[str]] = {
+    "tokenizer_report": ("targets",),
+    "provider_calibration": ("openrouter", "reconstruction", "serving"),
+    "prompts": ("targets", "openrouter/requests.py"),
+    "raw_responses": ("openrouter",),
+    "token_sequences": ("reconstruction", "serving", "targets"),
+    "training_shards": ("training/shards.py", "training/shard_checks.py"),
+    "draft_vocabulary": ("training/draft_vocabulary.py",),
+    "run_statistics": ("lake",),
+}
+
+# The view of eagle.duckdb that shows the asset.
+VIEWS = {
+    "provider_calibration": "calibration",
+    "prompts": "prompts",
+    "raw_responses": "raw_responses",
+    "token_sequences": "token_sequences",
+    "training_shards": "training_shards",
+    "draft_vocabulary": "token_frequencies",
+    "run_statistics": "audits",
+}
+
+
+def presented(assets: Sequence[dg.AssetsDefinition]) -> Sequence[dg.AssetsDefinition]:
+    """The assets with owners, versions and links to their code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        linked = dg.with_source_code_references(dg.map_asset_specs(_presented, assets))
+    return [asset for asset in linked if isinstance(asset, dg.AssetsDefinition)]
+
+
+def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
+    """What the page of `token_sequences` shows: verdicts in a table and in pictures, dollars, tokens, rates."""
+    from eagle_assets.report import pictures
+
+    counts = figures.by_verdict
+    shown: dict[str, Any] = {
+        "verdicts": dg.MetadataValue.md(figures.verdict_table()),
+        "verdicts by provider": _picture(
+            pictures.verdicts_by(figures.sorted_verdicts(), f"{name}: verdicts by provider"), "verdicts by provider"
+        ),
+        "count differences": _picture(
+            pictures.count_differences(figures.differences(), f"{name}: do the servers' token counts close?"),
+            "count differences by provider",
+        ),
+        "trusted_percent": round(100 * figures.trusted_share, 1),
+        "contradicted_percent": round(100 * counts["contradicted"] / max(1, counts.total()), 1),
+        "cost_usd": figures.cost_usd,
+    }
+    if figures.usd_per_million_trusted is not None:
+        shown["usd_per_million_trusted_tokens"] = round(figures.usd_per_million_trusted, 4)
+    if proved := figures.canonical.total():
+        shown["non_canonical_percent"] = round(100 * figures.canonical[False] / proved, 2)
+    return shown
+
+
+def shards_metadata(lengths: Sequence[int], name: str) -> dict[str, Any]:
+    """What the page of `training_shards` shows: how long its rows are."""
+    from eagle_assets.report import pictures
+
+    svg = pictures.lengths(lengths, f"{name}: lengths of the training rows, prompt and output")
+    return {"sequence lengths": _picture(svg, "sequence lengths"), "longest_row": max(lengths, default=0)}
+
+
+def vocabulary_metadata(counts: Sequence[int], size: int) -> dict[str, Any]:
+    """What the page of `draft_vocabulary` shows; `counts` are of each id that was generated, in any order."""
+    from eagle_assets.report import pictures
+
+    ordered = sorted((int(count) for count in counts), reverse=True)
+    svg = pictures.coverage(ordered, size, "What the draft vocabulary covers, most frequent ids first")
+    covered = 100 * sum(ordered[:size]) / (sum(ordered) or 1)
+    return {"coverage": _picture(svg, "token frequency and coverage"), "covered_percent": round(covered, 2)}
+
+
+def spend_metadata(totals: Totals, caps: Mapping[str, float | None], only: Sequence[str] = ()) -> dict[str, Any]:
+    """What was spent of each dataset (or `only` these) and of all together, against its cap."""
+    from eagle_assets.report import pictures
+
+    names = only or list(totals.datasets)
+    rows = [(name, totals.datasets[name], caps.get(name)) for name in names]
+    rows.append(("all datasets", totals.all, totals.budget_usd))
+    svg = pictures.spend(
+        [pictures.Spend(name, amounts.spent_usd, amounts.reserved_usd, cap) for name, amounts, cap in rows],
+        "Dollars spent, against the cap",
+    )
+    return {"spend": _picture(svg, "spend against the cap"), "left_usd": totals.all.left_usd}
+
+
+def _picture(svg: str, title: str) -> dg.MetadataValue:
+    from eagle_assets.report.svg import as_markdown
+
+    return dg.MetadataValue.md(as_markdown(svg, title))
+
+
+def _presented(spec: dg.AssetSpec) -> dg.AssetSpec:
+    name = spec.key.to_user_string()
+    view = {"dagster/relation_identifier": f"eagle.main.{VIEWS[name]}"} if name in VIEWS else {}
+    return spec.replace_attributes(
+        owners=OWNERS,
+        code_version=_digest(ROOMS.get(name, ())),
+        metadata={**spec.metadata, **view},
+    )
+
+
+def _digest(rooms: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for room in rooms:
+        place = PACKAGE / room
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,101 @@
+"""What sequences add up to: by verdict, by provider, by length, in dollars."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS
+from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
+from eagle_assets.report.pictures import CountDifferences
+
+# Of TOKEN_SEQUENCES; all that `Figures.add` looks at.
+COLUMNS = ("provider", "verdict", "output_ids", "evidence", "count_difference", "canonical", "cost_usd")
+MILLION = 1_000_000
+
+
+@dataclass
+class Figures:
+    """Sums over rows of TOKEN_SEQUENCES. Counters are by provider, then by verdict or by what is left of the count."""
+
+    verdicts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    conventions: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    gaps: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    tokens: Counter[str] = field(default_factory=Counter)
+    lengths: list[int] = field(default_factory=list)
+    cost_usd: float = 0.0
+    canonical: Counter[bool] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Figures:
+        figures = cls()
+        for row in rows:
+            figures.add(row)
+        return figures
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take one row into the sums."""
+        provider, verdict, ids = row["provider"] or "not named", row["verdict"], row["output_ids"]
+        self.verdicts[provider][verdict] += 1
+        self.cost_usd += row["cost_usd"] or 0.0
+        if ids is not None:
+            self.tokens[verdict] += len(ids)
+            self.lengths.append(len(ids))
+        if row["canonical"] is not None:
+            self.canonical[row["canonical"]] += 1
+        evidence = msgspec.json.decode(row["evidence"]) if row["evidence"] else {}
+        gap = evidence.get("count_difference", row["count_difference"])
+        if gap is not None:
+            self.gaps[provider][gap] += 1
+            self.conventions[provider][evidence.get("convention") or "the server gives the ids"] += 1
+
+    @property
+    def by_verdict(self) -> Counter[str]:
+        return sum(self.verdicts.values(), Counter())
+
+    @property
+    def trusted_tokens(self) -> int:
+        return sum(self.tokens[verdict] for verdict in TRUSTED)
+
+    @property
+    def trusted_share(self) -> float:
+        counts = self.by_verdict
+        return sum(counts[verdict] for verdict in TRUSTED) / max(1, counts.total())
+
+    @property
+    def usd_per_million_trusted(self) -> float | None:
+        return MILLION * self.cost_usd / self.trusted_tokens if self.trusted_tokens else None
+
+    def differences(self) -> list[CountDifferences]:
+        """A line for each provider, under the convention that most of its answers were read by."""
+        return [
+            CountDifferences(provider, self.conventions[provider].most_common(1)[0][0], gaps)
+            for provider, gaps in sorted(self.gaps.items())
+        ]
+
+    def sorted_verdicts(self) -> dict[str, Counter[str]]:
+        """Providers by how much of their answers is trusted, best first."""
+
+        def trusted(provider: str) -> float:
+            counts = self.verdicts[provider]
+            return sum(counts[verdict] for verdict in TRUSTED) / counts.total()
+
+        return {provider: self.verdicts[provider] for provider in sorted(self.verdicts, key=lambda p: (-trusted(p), p))}
+
+    def verdict_table(self) -> str:
+        """Markdown: a line for each verdict, with what it means."""
+        counts = self.by_verdict
+        lines = [
+            "| verdict | responses | share | tokens | in the shards | what it means |",
+            "|---|--:|--:|--:|---|---|",
+        ]
+        for verdict in VERDICTS:
+            lines.append(
+                f"| **{verdict}** | {counts[verdict]:,} | {counts[verdict] / max(1, counts.total()):.1%} "
+                f"| {self.tokens[verdict]:,} | {'yes' if verdict in TRUSTED else 'no'} | {VERDICT_IN_WORDS[verdict]} |"
+            )
+        return "\n".join(lines)
