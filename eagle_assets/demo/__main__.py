@@ -108,6 +108,8 @@ def show_page(home: Home, truth_file: Path, console: Console) -> int:
         providers=run_query(home, "providers").as_objects(),
         scores=scores,
         naive=naively_right(home, truth_file),
+        blind=run_query(home, "blind_error").as_objects(),
+        doubtful=run_query(home, "may_be_wrong").as_objects(),
         never_asked=load_configuration(PACKAGED_DATASETS_FILE).routing.as_request()["ignore"],
         home=folder,
         truth_file=folder / truth_file.name,

@@ -30,12 +30,15 @@ def closing_page(
     providers: Sequence[Mapping[str, Any]],
     scores: Mapping[str, VerdictScore],
     naive: tuple[int, int],
+    blind: Sequence[Mapping[str, Any]],
+    doubtful: Sequence[Mapping[str, Any]],
     never_asked: Sequence[str],
     home: Path,
     truth_file: Path,
 ) -> Iterator[RenderableType]:
-    """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names;
-    `naive` are the answers that come out right when their text is encoded as it stands, and all answers.
+    """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names, as
+    `blind` of `blind_error`, `doubtful` of `may_be_wrong`; `naive` are the answers that come out right when their text
+    is encoded as it stands, and all answers.
     """
     yield Rule("What came of each dataset")
     yield _overview(overview)
@@ -52,6 +55,8 @@ def closing_page(
         f"For comparison: encoding each text as it stands gives the true ids for {naive[0]:,} of all {naive[1]:,} "
         f"answers ({naive[0] / max(naive[1], 1):.1%}), and does not say for which."
     )
+    if blind:
+        yield _note(_what_may_be_wrong(blind, doubtful))
     yield Rule("The providers")
     yield _providers(providers)
     yield _note(f"Never asked, because they serve requantised weights: {', '.join(never_asked)}.")
@@ -115,6 +120,22 @@ def _judgement(scores: Mapping[str, VerdictScore]) -> Text:
         f"ids ({right / max(responses, 1):.1%}).",
         style="bold green",
     )
+
+
+def _what_may_be_wrong(blind: Sequence[Mapping[str, Any]], doubtful: Sequence[Mapping[str, Any]]) -> str:
+    trusted, right, false = (sum(row[column] for row in blind) for column in ("trusted", "right", "false_exact"))
+    measured = (
+        "How far to believe this where nobody knows the truth: the outputs of B1 and B2, turned into text in "
+        f"{len(blind)} ways that servers have and judged by the text alone, came back right in {right:,} of the "
+        f"{trusted:,} cases that were trusted ({right / max(trusted, 1):.1%}), and of those called exact "
+        f"{false or 'none'} was wrong"
+    )
+    stated = [row for row in doubtful if row["most"] is not None]
+    least, most, bought = (sum(row[column] for row in stated) for column in ("least", "most", "trusted"))
+    if not stated:
+        return f"{measured}."
+    number = f"between {least:,} and {most:,}" if least else f"at most {most:,}" if most else "none"
+    return f"{measured}; by that measure {number} of the {bought:,} trusted responses that were bought may be wrong."
 
 
 def _providers(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -73,6 +73,7 @@ CHECKS = pa.schema(
         ("passed", pa.bool_()),
         ("sentence", pa.string()),
         ("numbers", pa.map_(pa.string(), pa.float64())),
+        ("worst", pa.string()),  # JSON list of objects, as the check gave them
     ]
 )
 
@@ -244,6 +245,7 @@ def _check_rows(audit: Audit) -> Iterable[dict[str, object]]:
             "passed": check.passed,
             "sentence": check.sentence,
             "numbers": check.numbers,
+            "worst": msgspec.json.encode(check.worst).decode(),
         }
 
 

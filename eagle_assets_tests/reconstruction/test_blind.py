@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import StringIO
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from eagle_assets.demo.page import closing_page
 from eagle_assets.lake.audit import Check
+from eagle_assets.lake.catalogue import build_catalogue
+from eagle_assets.lake.home import Home
+from eagle_assets.lake.queries import run_query
+from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_SEQUENCES
+from eagle_assets.lake.version import new_version
 from eagle_assets.reconstruction.blind import BlindReport, Tally, Tried, blind_error, with_blind_report
 from eagle_assets.reconstruction.departures import Departures, Share, departures, may_be_wrong
 from eagle_assets.reconstruction.own_outputs import KnownOutput, evenly_spread, known_outputs, request_of, some_of
@@ -202,3 +211,61 @@ def test_long_outputs_are_streamed_within_bounds(monkeypatch: pytest.MonkeyPatch
     tokens = sum(len(known.output_ids) for known in outputs)
     assert report.tally(streamed=False).outputs == 30
     assert 0 < report.tally(streamed=True).outputs <= 30 * 500 / tokens + 1
+
+
+def published(home: Home, dataset: str, checks: Sequence[Check], counts: dict[str, float]) -> None:
+    row = {"dataset": dataset, "exchange_id": f"{dataset}-1"}
+    asked_at = None if dataset == "B1" else 1.0
+    with new_version(home, "raw_responses", dataset, "run") as version:
+        version.write_rows("part.parquet", RAW_RESPONSES, [{**row, "outcome": "answered", "asked_at": asked_at}])
+        version.audit([Check("nothing_lost", True, "nothing is")])
+    with new_version(home, "token_sequences", dataset, "run") as version:
+        version.write_rows("part.parquet", TOKEN_SEQUENCES, [{**row, "verdict": "exact"}])
+        version.audit(checks, counts=counts)
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Home:
+    """A home with one local dataset, tried blind, and two that were bought, one before there was a local one."""
+    home = Home(tmp_path)
+    check = Check("residual_error_below_limit", True, "few are wrong")
+    tried = (
+        Tried("A", False, "under 100", Tally(10, 8, 8, 0, 0)),
+        Tried("A", False, "100 to 999", Tally(10, 8, 6, 0, 0)),
+        Tried("A", True, "under 100", Tally(10, 9, 9, 3, 0)),
+    )
+    published(home, "B1", with_blind_report([check], BlindReport(Departures(20, 2, 1), tried)), {"exact": 20})
+    bounds: dict[str, float] = {"may_be_wrong_low": 1, "may_be_wrong_high": 4}
+    published(home, "B3", [check], {"exact": 5, "consistent": 35, **bounds})
+    published(home, "B4", [check], {"exact": 5, "consistent": 5})
+    build_catalogue(home)
+    return home
+
+
+def test_the_queries_state_it_by_server_and_by_dataset(measured: Home) -> None:
+    whole, streamed = run_query(measured, "blind_error").as_objects()
+    assert (whole["server"], whole["streamed"], whole["outputs"], whole["trusted"]) == ("A", False, 20, 16)
+    assert (whole["right_percent"], whole["under_100_tokens"], whole["to_999_tokens"]) == (87.5, 100.0, 75.0)
+    assert (whole["at_least"], whole["at_most"]) == pytest.approx([100 * x for x in Share(14, 16).interval], abs=0.2)
+    assert (streamed["right"], streamed["to_999_tokens"]) == (9, None)
+    doubtful = run_query(measured, "may_be_wrong").as_objects()
+    assert [(r["dataset"], r["trusted"], r["least"], r["most"], r["most_percent"]) for r in doubtful] == [
+        ("B3", 40, 1, 4, 10.0),
+        ("B4", 10, None, None, None),
+    ]
+
+
+def page(home: Home, doubtful: list[dict[str, Any]]) -> str:
+    output = StringIO()
+    blind = run_query(home, "blind_error").as_objects()
+    for part in closing_page([], [], {}, (0, 0), blind, doubtful, [], home.root, home.root):
+        Console(file=output, width=200).print(part)
+    return " ".join(output.getvalue().split())
+
+
+def test_the_closing_page_says_it_in_a_sentence(measured: Home) -> None:
+    doubtful = run_query(measured, "may_be_wrong").as_objects()
+    assert "came back right in 23 of the 25 cases that were trusted (92.0%)" in page(measured, doubtful)
+    assert "between 1 and 4 of the 40 trusted responses that were bought may be wrong." in page(measured, doubtful)
+    assert "by that measure none of the 40" in page(measured, [{**doubtful[0], "least": 0, "most": 0}])
+    assert "of those called exact none was wrong." in page(measured, doubtful[1:])
