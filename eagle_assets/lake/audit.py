@@ -105,7 +105,7 @@ class Published(msgspec.Struct, frozen=True):
     def batches(self, columns: Sequence[str] | None = None, size: int = 1_024) -> Iterator[pa.RecordBatch]:
         """Rows of the Parquet files in order, at most `size` at a time."""
         for path in self.paths:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, pre_buffer=False) as file:  # it would keep all that it read
                 yield from file.iter_batches(batch_size=size, columns=columns)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:

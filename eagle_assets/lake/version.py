@@ -22,7 +22,7 @@ from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, R
 from eagle_assets.lake.home import AUDIT_FILE, Home, sync_folder, write_atomically
 
 ROWS_PER_BATCH = 256
-ROW_GROUP_BYTES = 16_000_000
+ROW_GROUP_BYTES = 8_000_000
 
 
 class NewVersion:
@@ -66,7 +66,7 @@ class NewVersion:
 
     def batches(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """A file that this version wrote, read back from the disk, as an audit should."""
-        with pq.ParquetFile(self.folder / name) as file:
+        with pq.ParquetFile(self.folder / name, pre_buffer=False) as file:  # as in audit.py
             yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:

@@ -134,7 +134,7 @@ def _batches(span: Span) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of the shards that touch the span, each with the number of its first row."""
     first = 0
     for path in span.selection.published.paths:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, pre_buffer=False) as file:  # it would keep all that it read
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
                 if first < span.stop and first + rows > span.start:
