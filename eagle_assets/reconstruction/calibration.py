@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 
 from eagle_assets.reconstruction.drift import eras
 from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
-from eagle_assets.reconstruction.inverse import at_start
-from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, IndexRisk, Observation, index_risk
+from eagle_assets.reconstruction.losses import NOTHING_MEASURED, Rate, Rates, kept_edges, losses, stripped_as, written
+from eagle_assets.reconstruction.observation import EdgeView, IndexRisk, Observation, index_risk
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
 from eagle_assets.serving.convention import EDGES, Edge
-
-# White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
-_TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
 
 _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
 
@@ -29,27 +26,6 @@ _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need
 
 GroupKey = tuple[str, str, bool]
 """Model ("" for all), provider, streamed."""
-
-
-def stripped_as(edge: Edge) -> Edge:
-    """The edge that a parser strips alike: a content is a content, whatever stands before it."""
-    return "content_start" if edge == "answer_start" else edge
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """`lost` of `measured` responses in which losing would have shown."""
-
-    lost: float = 0
-    measured: float = 0
-
-    @property
-    def estimate(self) -> float:
-        """Posterior mean under Jeffreys' prior: half of all where nothing was measured."""
-        return (self.lost + 0.5) / (self.measured + 1)
-
-
-NOTHING_MEASURED = tuple(Rate() for _ in LOSABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +45,7 @@ class GroupCalibration:
     counted: tuple[int, int]
     closed: tuple[int, int]
     kept: frozenset[Edge]
-    losses: Mapping[Edge, tuple[Rate, ...]]
+    losses: Mapping[Edge, Rates]
     tool_ids_kept: bool
     reasoning_surplus: int | None = None
 
@@ -110,7 +86,7 @@ class Calibration:
     earlier: Mapping[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = field(default_factory=dict)
     prompts: PromptCalibration = field(default_factory=PromptCalibration)
     index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
-    written: Mapping[str, Mapping[Edge, tuple[Rate, ...]]] = field(default_factory=dict)
+    written: Mapping[str, Mapping[Edge, Rates]] = field(default_factory=dict)
 
     def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
         for until, group in self.earlier.get(key, ()):
@@ -131,7 +107,7 @@ class Calibration:
                 errors[edge] = sum(min(a.estimate, b.estimate) for a, b, change in lost if change == 0)
         return errors
 
-    def _written(self, model: str, edge: Edge) -> tuple[Rate, ...]:
+    def _written(self, model: str, edge: Edge) -> Rates:
         return self.written.get(model, {}).get(edge, NOTHING_MEASURED)
 
     def index_error(self, calls_in_history: int, calls: int) -> float:
@@ -179,40 +155,14 @@ def calibrate_observations(
 
 
 def _written_by_model(
-    groups: Mapping[GroupKey, GroupCalibration],
-    grouped: Mapping[GroupKey, Sequence[Observation]],
-) -> dict[str, dict[Edge, tuple[Rate, ...]]]:
-    """How often each model writes each LOSABLE at each edge, over all its providers."""
-    tallies: dict[str, dict[Edge, list[list[int]]]] = {}
+    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
+) -> dict[str, dict[Edge, Rates]]:
+    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Edge]]]] = defaultdict(list)
     for (model, provider, streamed), members in grouped.items():
-        if not model:
-            continue
-        group = groups["", provider, streamed]
-        best = group.best.hypothesis
-        edges = tallies.setdefault(model, {})
-        for observation in members:
-            difference = best.difference(observation)
-            for edge, view in observation.edges.items():
-                tally = edges.setdefault(stripped_as(edge), [[0, 0] for _ in LOSABLE])
-                white = _written(edge, view, best)
-                for counts, losable, change in zip(tally, LOSABLE, view.with_lost, strict=True):
-                    if stripped_as(edge) in group.kept:
-                        counts[0] += white == losable
-                        counts[1] += 1
-                    elif change and difference in (0, change):
-                        counts[0] += difference == change
-                        counts[1] += 1
-    return {
-        model: {edge: tuple(Rate(*counts) for counts in tally) for edge, tally in edges.items()}
-        for model, edges in tallies.items()
-    }
-
-
-def _written(edge: Edge, view: EdgeView, best: Hypothesis) -> str:
-    """The white space at an edge that is the model's: what stands there without the server's blank."""
-    if edge in best.inserted and view.can_hold_blank:
-        return view.white[1:] if at_start(edge) else view.white[:-1]
-    return view.white
+        if model:
+            group = groups["", provider, streamed]
+            of_model[model].append((members, group.best.hypothesis, group.kept))
+    return {model: written(found) for model, found in of_model.items()}
 
 
 def _index_shifts(
@@ -233,7 +183,7 @@ def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence
     survivors = _survivors(members)
     best = survivors[0].hypothesis
     closing = [o for o in members if best.difference(o) == 0]
-    kept = _kept_edges(members, best)
+    kept = kept_edges(members, best)
     return GroupCalibration(
         model=model,
         provider=provider,
@@ -242,7 +192,7 @@ def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence
         counted=_by_calls(members),
         closed=_by_calls(closing),
         kept=kept,
-        losses={edge: _losses(edge, members, best) for edge in _TEXT_EDGES if edge not in kept},
+        losses=losses(members, best, kept),
         tool_ids_kept=any(o.index_shifted for o in members),
         reasoning_surplus=_reasoning_surplus(closing, best),
     )
@@ -273,36 +223,3 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
     with_calls = sum(o.has_calls for o in members)
     return len(members) - with_calls, with_calls
-
-
-def _kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Edge]:
-    """Edges at which white space was seen that the server did not put there (two texts at least)."""
-    seen: dict[Edge, int] = defaultdict(int)
-    for observation in members:
-        for edge, view in observation.edges.items():
-            seen[stripped_as(edge)] += len(_written(edge, view, best)) > 0
-    return frozenset(edge for edge, times in seen.items() if times >= 2)
-
-
-def _losses(edge: Edge, members: Sequence[Observation], best: Hypothesis) -> tuple[Rate, ...]:
-    """How often each LOSABLE was lost at an edge, measured where losing it changes the count.
-
-    The same difference also has other causes, which show where losing would not change the count; as many are
-    taken off.
-    """
-    views = [(view, best.difference(o)) for o in members for e, view in o.edges.items() if stripped_as(e) == edge]
-    rates = []
-    for position in range(len(LOSABLE)):
-        lost = measured = 0
-        changes = []
-        for view, difference in views:
-            change = view.with_lost[position]
-            if change:
-                lost += difference == change
-                measured += difference in (0, change)
-                changes.append(change)
-        usual = max(changes, key=changes.count, default=0)
-        elsewhere = [difference for view, difference in views if not view.with_lost[position]]
-        others = elsewhere.count(usual) / max(1, elsewhere.count(usual) + elsewhere.count(0))
-        rates.append(Rate(max(0.0, lost - others * measured), measured))
-    return tuple(rates)

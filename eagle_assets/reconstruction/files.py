@@ -11,7 +11,8 @@ import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_json
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, Rate
+from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.losses import Rate, Rates
 from eagle_assets.reconstruction.observation import IndexRisk
 from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
 from eagle_assets.reconstruction.sampling import lines_of
@@ -26,7 +27,7 @@ class _CalibrationFile(msgspec.Struct):
     groups: tuple[GroupCalibration, ...]
     prompts: tuple[PromptGroup, ...]
     index_shifts: dict[IndexRisk, Rate]
-    written: dict[str, dict[Edge, tuple[Rate, ...]]]
+    written: dict[str, dict[Edge, Rates]]
 
 
 def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
