@@ -8,6 +8,7 @@ from eagle_assets.configuration import LocalDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import sequences_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Input, Published, require, require_all
 from eagle_assets.lake.home import Home
@@ -27,6 +28,7 @@ from eagle_assets.reconstruction.sequence_checks import (
     examine_local,
 )
 from eagle_assets.reconstruction.sequences import calibrate_rows, held_back, positions_to_hold_back, sequence_rows
+from eagle_assets.report.figures import COLUMNS, Figures
 from eagle_assets.targets.kimi import target_named
 
 
@@ -67,8 +69,9 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
         else:
             judged = version.rows("part.parquet", ["verdict", "reasons", "evidence"])
             counts |= may_be_wrong(judged, _departures(project))
+        figures = Figures.of(version.rows("part.parquet", COLUMNS))
         audit = version.audit(checks, [responses], counts, vocabulary=responses.audit.vocabulary)
-        yield from events_of(audit, {"calibrated on": learnt_from})
+        yield from events_of(audit, {**sequences_metadata(figures, name), "calibrated on": learnt_from})
 
 
 def _local(project: Project, responses: Published, version: NewVersion) -> tuple[list[Examined], str]:
