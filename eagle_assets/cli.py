@@ -296,7 +296,8 @@ def sandbox(port: int, truth: Path | None, faults: tuple[str, ...], replay: Path
 @main.command()
 @click.argument("datasets", nargs=-1, metavar="[DATASET]...")
 @click.option("--until", metavar="ASSET", help="The last asset of the lineage to make; by default all of it.")
-def run(datasets: tuple[str, ...], until: str | None) -> None:
+@click.option("--tick", is_flag=True, help="Within the limits of one tick of the datasets file, as a schedule asks.")
+def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
     """Materialise datasets through Dagster: collect, reconstruct, audit, and write the shards.
 
     Datasets that are bought need OPENROUTER_API_KEY. Status 1 where something was refused, with the reason.
@@ -305,6 +306,7 @@ def run(datasets: tuple[str, ...], until: str | None) -> None:
     Examples:
       eagle-assets run
       eagle-assets run B3 B4 --until raw_responses
+      eagle-assets run B3 --tick             for a crontab, in the place of Dagster's daemon
     """
     from eagle_assets.configuration import ConfigurationError
 
@@ -316,7 +318,7 @@ def run(datasets: tuple[str, ...], until: str | None) -> None:
     with RunPage() as page:
         try:
             page.announce(_cost_of_run(datasets))
-            summary = materialise(datasets, until, on_outcome=page.show, on_progress=page.progress)
+            summary = materialise(datasets, until, on_outcome=page.show, on_progress=page.progress, as_tick=tick)
         except (ConfigurationError, RunRefused) as error:
             fail(str(error))
         page.conclude(summary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import dagster as dg
 
 from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.graph import the_definitions
+from eagle_assets.defs.limits import limits_of_a_tick, run_config
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.progress import OnProgress, shown_by
 from eagle_assets.lake.home import Home, write_atomically
@@ -61,8 +62,11 @@ def materialise(
     instance: dg.DagsterInstance | None = None,
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
     on_progress: OnProgress | None = None,
+    as_tick: bool = False,
 ) -> RunSummary:
     """Materialise these datasets (default: all) and the assets without partitions, up to and including `until`.
+
+    `as_tick` keeps each dataset within the limits that a tick of its schedule has.
 
     All responses are collected before any is reconstructed, because calibration learns from them all. A dataset that
     is refused leaves the others alone. Raises RunRefused for a dataset or an asset that is not known, and where
@@ -80,7 +84,8 @@ def materialise(
             "or run `make demo`, which needs no key"
         )
     with nullcontext(instance) if instance is not None else _instance() as used, shown_by(on_progress):
-        run = _Run(used, wanted, on_outcome)
+        ticks = {name: run_config(limits_of_a_tick(dataset)) for name, dataset in configuration.bought.items()}
+        run = _Run(used, wanted, on_outcome, ticks if as_tick else {})
         run.group(PREPARE if bought else PREPARE[:1], None)
         for name in chosen:
             run.group(COLLECT, name, needs=PREPARE if name in bought else PREPARE[:1])
@@ -95,10 +100,15 @@ class _Run:
     """Executes groups of assets one after the other, and remembers what stands in the way of later ones."""
 
     def __init__(
-        self, instance: dg.DagsterInstance, wanted: frozenset[str], on_outcome: Callable[[Outcome], None]
+        self,
+        instance: dg.DagsterInstance,
+        wanted: frozenset[str],
+        on_outcome: Callable[[Outcome], None],
+        collection_config: Mapping[str, Mapping[str, object]],
     ) -> None:
         self.outcomes: list[Outcome] = []
         self._instance, self._wanted, self._on_outcome = instance, wanted, on_outcome
+        self._collection_config = collection_config  # by dataset; only where there is something to limit
         self._job = the_definitions().resolve_implicit_global_asset_job_def()
 
     def group(self, assets: Iterable[str], dataset: str | None, needs: Iterable[str] = ()) -> None:
@@ -121,11 +131,12 @@ class _Run:
 
     def _execute(self, assets: Sequence[str], dataset: str | None) -> Iterator[Outcome]:
         began = time.monotonic()
+        collects = "raw_responses" in assets
         result = self._job.execute_in_process(
             instance=self._instance,
             partition_key=dataset,
             asset_selection=[dg.AssetKey(asset) for asset in assets],
-            run_config=QUIET,
+            run_config={**QUIET, **(self._collection_config.get(dataset or "", {}) if collects else {})},
             raise_on_error=False,
         )
         if any(_is_interruption(event) for event in result.all_events if event.event_type_value == "STEP_FAILURE"):

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import dagster as dg
+import duckdb
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.json import JSONSnapshotExtension
 
 from eagle_assets.definitions import defs
 from eagle_assets.defs.graph import the_definitions
+from eagle_assets.lake.catalogue import build_catalogue
+from eagle_assets.lake.home import Home
+from eagle_assets.report.next_steps import NEXT_STEPS
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -46,6 +54,53 @@ def test_every_asset_says_what_it_is() -> None:
         assert len(spec.description or "") > 60, spec.key
         assert spec.group_name != "default", spec.key
         assert spec.kinds, spec.key
+
+
+def test_every_asset_says_whose_it_is_where_its_code_lies_and_when_it_is_out_of_date() -> None:
+    for spec in specs():
+        assert spec.owners, spec.key
+        assert spec.code_version, spec.key
+        assert "dagster/code_references" in spec.metadata, spec.key
+
+
+def test_every_column_says_what_it_holds() -> None:
+    schemas = [spec.metadata["dagster/column_schema"] for spec in specs() if "dagster/column_schema" in spec.metadata]
+    assert len(schemas) >= 4
+    for schema in schemas:
+        for column in schema.columns:
+            assert len(column.description or "") > 5, column.name
+
+
+def test_every_blocking_check_says_what_to_do_when_it_fails() -> None:
+    names = {key.name for key in the_definitions().resolve_asset_graph().asset_check_keys}
+    assert names == NEXT_STEPS.keys()
+
+
+def test_relations_are_views_of_the_catalogue(tmp_path: Path) -> None:
+    named = {spec.metadata.get("dagster/relation_identifier") for spec in specs()} - {None}
+    with duckdb.connect(build_catalogue(Home(tmp_path)), read_only=True) as eagle:
+        there = {f"eagle.main.{name}" for (name,) in eagle.sql("SELECT name FROM (SHOW TABLES)").fetchall()}
+    assert named
+    assert named <= there
+
+
+def test_schedules_are_off_and_the_sensor_spends_nothing() -> None:
+    repository = defs.get_repository_def()
+    assert {s.default_status for s in repository.schedule_defs} == {dg.DefaultScheduleStatus.STOPPED}
+    assert [sensor.name for sensor in repository.sensor_defs] == ["shards_changed"]
+    assert {sensor.job.name for sensor in repository.sensor_defs} == {"conclude"}
+    selected = {key.to_user_string() for key in repository.get_job("conclude").asset_layer.selected_asset_keys}
+    assert selected == {"draft_vocabulary", "run_statistics"}
+
+
+@pytest.mark.parametrize("command", [["dagster", "definitions", "validate"], ["dg", "check", "defs"]])
+def test_dagsters_own_checks_of_the_definitions_pass(command: list[str], tmp_path: Path) -> None:
+    program = str(Path(sys.executable).with_name(command[0]))
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "DG_CLI_CONFIG": str(tmp_path / "none.toml")}
+    ended = subprocess.run(
+        [program, *command[1:]], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_checks_have_the_partitions_of_their_asset() -> None:

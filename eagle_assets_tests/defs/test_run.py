@@ -14,7 +14,7 @@ from rich.console import Console
 from eagle_assets.defs.run import RunRefused, materialise
 from eagle_assets.defs.run_page import RunPage
 from eagle_assets.lake.audit import require
-from eagle_assets_tests.defs.conftest import Place, write_local_responses
+from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_local_responses, write_prompts
 
 pytestmark = pytest.mark.xdist_group("graph")  # one finished home for all of them
 
@@ -33,6 +33,15 @@ def test_answers_that_contradict_themselves_stop_their_dataset_and_no_other(plac
     assert {(o.asset, o.dataset) for o in summary.outcomes if o.status == "not reached"} == {("training_shards", "B1")}
     assert require(place.home, "training_shards", "B3").audit.rows == 4
     assert place.home.catalogue.exists()
+
+
+def test_a_tick_without_a_daemon_asks_no_more_than_its_limit(place: Place) -> None:
+    write_prompts(place.folder / "B3.jsonl", (*QUESTIONS, "What is 2 + 2?", "What is 2 + 3?"))
+    write_datasets(place.folder, limit_per_tick=1)
+    with place.instance() as instance:
+        assert materialise(["B3"], "training_shards", instance, as_tick=True).succeeded
+    counts = require(place.home, "raw_responses", "B3").audit.counts
+    assert (counts["answers"], counts["not_asked_yet"]) == (len(QUESTIONS) + 1, 1)
 
 
 def ended(place: Place, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
