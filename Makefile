@@ -8,7 +8,7 @@ export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 TRAINERS := .venv-trainers
 TRAINER_TESTS := eagle_assets_tests/training/trainers
 
-.PHONY: help setup demo run ui test test-trainers clean
+.PHONY: help setup demo run ui test test-trainers bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make ui      the lineage in a browser, on http://127.0.0.1:3000"
 	@echo "make test    every check of this repository"
 	@echo "make test-trainers    the real speculators and SpecForge on exports of the demo: minutes, and gigabytes of torch"
+	@echo "make bench   every figure against its peer, as a table: about ten minutes"
 	@echo "make clean   remove the environment and the demo's data (never the data of make run)"
 
 setup: $(READY)
@@ -62,6 +63,13 @@ test-trainers: setup $(TRAINERS)/.ready
 	@test -d data/demo/training_shards || $(MAKE) demo
 	EAGLE_ASSETS="$(CURDIR)/$(BIN)/eagle-assets" EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" \
 		$(TRAINERS)/bin/python -m pytest -q -s -o filterwarnings= $(TRAINER_TESTS)/check_trainers.py
+
+# Each figure is a ratio of one run; nothing else should run meanwhile.
+bench: setup
+	@mkdir -p data
+	@for measured in machine reconstruct collect draft_vocabulary shards; do \
+		echo "== $$measured"; $(BIN)/python benchmarks/$$measured.py || echo "(a figure was missed)"; echo; \
+	done 2>&1 | tee data/benchmarks.txt
 
 clean:
 	rm -rf $(VENV) data/demo build dist

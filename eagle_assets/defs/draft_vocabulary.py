@@ -7,7 +7,7 @@ from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import vocabulary_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import require_all
-from eagle_assets.lake.version import new_version
+from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
 
 
 @dg.asset(
@@ -32,6 +32,7 @@ def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Eve
         NothingToCount,
         choose_draft_vocabulary,
         count_generated_tokens,
+        coverage_curve,
         mapping_is_consistent,
         write_draft_vocabulary,
     )
@@ -42,14 +43,26 @@ def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Eve
         new_version(project.home, "draft_vocabulary", None, context.run.run_id) as version,
     ):
         shards, closed = require_all(project.home, "training_shards", DATASETS.get_partition_keys())
-        batches = (batch for published in shards for batch in published.batches(["input_ids", "loss_mask"]))
-        counts = count_generated_tokens(batches, target.vocabulary.size)
+        of_dataset = {
+            str(published.audit.dataset): count_generated_tokens(
+                published.batches(["input_ids", "loss_mask"], ROWS_PER_BATCH), target.vocabulary.size
+            )
+            for published in shards
+        }
+        counts = np.sum([np.zeros(target.vocabulary.size, np.int64), *of_dataset.values()], axis=0)
         chosen = choose_draft_vocabulary(counts, target.markers)
-        d2t, t2d, frequencies = write_draft_vocabulary(chosen, counts, version.folder)
-        version.add(d2t, t2d, frequencies)
+        d2t, t2d, *others = write_draft_vocabulary(chosen, counts, version.folder)
+        version.add(d2t, t2d, *others)
         check = mapping_is_consistent(np.load(d2t), np.load(t2d), counts, target.markers)
+        covered = {
+            f"coverage_of_{name}": float(n[chosen.t2d].sum() / max(n.sum(), 1)) for name, n in of_dataset.items()
+        }
+        curve = {f"coverage_at_{n}_ids": share for n, share in coverage_curve(counts, target.markers).items()}
         audit = version.audit(
-            [check], inputs=shards, counts={"datasets": len(shards)}, vocabulary=target.vocabulary.sha256
+            [check],
+            inputs=shards,
+            counts={"datasets": len(shards), **covered, **curve},
+            vocabulary=target.vocabulary.sha256,
         )
         shown = vocabulary_metadata(counts[counts > 0].tolist(), chosen.d2t.size)
         yield from events_of(audit, {**shown, "left out": "; ".join(closed) or "no dataset"})

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.schemas import TOKEN_FREQUENCIES
 from eagle_assets.targets.target import Markers
+from eagle_assets.training.exports.torch_file import write_arrays
 from eagle_assets.training.ragged import Ragged
 
 DEFAULT_SIZE = 32_000
@@ -106,11 +107,16 @@ def token_frequencies(counts: Counts, draft: DraftVocabulary) -> pa.Table:
 
 
 def write_draft_vocabulary(draft: DraftVocabulary, counts: Counts, folder: Path) -> list[Path]:
-    """Write `d2t.npy` and `t2d.npy`, as speculators loads them, and `token_frequencies.parquet`; returns the paths."""
-    paths = [folder / "d2t.npy", folder / "t2d.npy", folder / "token_frequencies.parquet"]
+    """Write the mapping and the counts; returns the paths.
+
+    `d2t.npy` and `t2d.npy` as speculators loads them, `vocab_mapping.pt` as SpecForge does, and
+    `token_frequencies.parquet`.
+    """
+    paths = [folder / name for name in ("d2t.npy", "t2d.npy", "vocab_mapping.pt", "token_frequencies.parquet")]
     np.save(paths[0], draft.d2t)
     np.save(paths[1], draft.t2d)
-    pq.write_table(token_frequencies(counts, draft), paths[2], compression="zstd")
+    write_arrays(paths[2], {"d2t": draft.d2t, "t2d": draft.t2d})
+    pq.write_table(token_frequencies(counts, draft), paths[3], compression="zstd")
     return paths
 
 

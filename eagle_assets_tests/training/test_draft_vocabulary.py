@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections import Counter
 from dataclasses import astuple
 from pathlib import Path
@@ -20,6 +21,7 @@ from eagle_assets.training.draft_vocabulary import (
     NothingToCount,
     choose_draft_vocabulary,
     count_generated_tokens,
+    coverage_curve,
     mapping_is_consistent,
     token_frequencies,
     write_draft_vocabulary,
@@ -116,13 +118,26 @@ def test_a_size_that_cannot_be_is_refused(size: int) -> None:
         choose_draft_vocabulary(np.ones(SIZE, dtype=np.int64), MARKERS, size)
 
 
-def test_files_are_what_speculators_loads(tmp_path: Path) -> None:
+@given(rows.filter(lambda rows: any(mask for row in rows for _, mask in row)), st.integers(8, SIZE))
+def test_the_curve_is_the_coverage_that_each_size_would_have(rows: list[list[tuple[int, int]]], size: int) -> None:
+    counts = count_generated_tokens(batches(rows), SIZE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eagle_assets.training.draft_vocabulary.CURVE_SIZES", (size,))
+        curve = coverage_curve(counts, MARKERS)
+    assert curve[size] == pytest.approx(choose_draft_vocabulary(counts, MARKERS, size).coverage)
+    assert curve[SIZE] == pytest.approx(1)
+
+
+def test_files_are_what_the_trainers_load(tmp_path: Path) -> None:
     counts = count_generated_tokens(batches([[(3, 1), (3, 1), (4, 0), (5, 1)]]), SIZE)
     draft = choose_draft_vocabulary(counts, MARKERS, size=9)
-    d2t_path, t2d_path, frequencies_path = write_draft_vocabulary(draft, counts, tmp_path)
+    d2t_path, t2d_path, mapping_path, frequencies_path = write_draft_vocabulary(draft, counts, tmp_path)
     d2t, t2d = np.load(d2t_path), np.load(t2d_path)
     assert (d2t.dtype, t2d.dtype, t2d.shape) == (np.int64, np.bool_, (SIZE,))
     assert mapping_is_consistent(d2t, t2d, counts, MARKERS).passed
+    with zipfile.ZipFile(mapping_path) as mapping:
+        assert mapping.read("archive/data/0") == d2t.tobytes()
+        assert mapping.read("archive/data/1") == t2d.tobytes()
     frequencies = pq.read_table(frequencies_path).to_pylist()
     assert frequencies[:2] == [{"token": 3, "count": 2, "draft_id": 0}, {"token": 5, "count": 1, "draft_id": None}]
     assert [row["token"] for row in frequencies[2:]] == list(astuple(MARKERS))

@@ -193,3 +193,24 @@ def test_a_tiny_drafter_trains_on_the_export_and_its_loss_falls(
     print(f"loss {losses[0]:.2f} at step 1, {first:.2f} over the first five steps, {last:.2f} over the last five")
     assert last < 0.8 * first
     assert list((tmp_path / "draft").rglob("*.safetensors"))
+
+
+def test_modelopt_reads_what_its_example_dumps(export: Callable[..., Path], tmp_path: Path) -> None:
+    """`docs/examples/dump_for_modelopt.py`: ids and masks are those of the export, and the states fit them."""
+    from modelopt.torch.speculative.eagle.utils import OfflineSupervisedDataset
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = export("huggingface", "--max-length", "128", "--datasets", "B1,B6", "--dedup", "sequence")
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY_SIZE, num_hidden_layers=6, **shape)).save_pretrained(
+        tmp_path / "model"
+    )
+    script = Path(__file__).parents[3] / "docs/examples/dump_for_modelopt.py"
+    command = [sys.executable, str(script), str(folder), str(tmp_path / "model"), str(tmp_path / "dump")]
+    subprocess.run(command, check=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    files = [str(path) for path in sorted((tmp_path / "dump").glob("*.pt"))]
+    rows = list(OfflineSupervisedDataset(files, answer_only_loss=True))
+    paths = sorted(folder.glob("dataset=*/train-*.parquet"))
+    assert content(rows) == content(row for path in paths for row in pq.ParquetFile(path).read().to_pylist())
+    assert all(row["base_model_hidden_states"].shape == (len(row["input_ids"]), 32) for row in rows)
+    assert all(row["aux_hidden_states"].shape == (len(row["input_ids"]), 96) for row in rows)
