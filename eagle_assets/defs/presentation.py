@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from eagle_assets.openrouter.totals import Totals
     from eagle_assets.report.figures import Figures
 
+PICTURES = "pictures, larger"
 OWNERS = ["team:training-data"]
 PACKAGE = Path(__file__).parents[1]
 
@@ -51,17 +52,18 @@ def presented(assets: Sequence[dg.AssetsDefinition]) -> Sequence[dg.AssetsDefini
 
 def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
     """What the page of `token_sequences` shows: verdicts in a table and in pictures, dollars, tokens, rates."""
-    from eagle_assets.report import pictures
+    from eagle_assets.reconstruction.verdict import TRUSTED
+    from eagle_assets.report import glances, pictures
 
     counts = figures.by_verdict
     shown: dict[str, Any] = {
+        "at a glance": dg.MetadataValue.md(glances.verdicts(counts)),
         "verdicts": dg.MetadataValue.md(figures.verdict_table()),
-        "verdicts by provider": _picture(
-            pictures.verdicts_by(figures.sorted_verdicts(), f"{name}: verdicts by provider"), "verdicts by provider"
-        ),
-        "count differences": _picture(
+        "providers": dg.MetadataValue.md(glances.providers(figures.sorted_verdicts(), TRUSTED)),
+        PICTURES: _pictures(
+            pictures.verdicts_by(figures.sorted_verdicts(), f"{name}: verdicts by provider"),
             pictures.count_differences(figures.differences(), f"{name}: do the servers' token counts close?"),
-            "count differences by provider",
+            pictures.lengths(figures.lengths, f"{name}: lengths of the outputs"),
         ),
         "trusted_percent": round(100 * figures.trusted_share, 1),
         "contradicted_percent": round(100 * counts["contradicted"] / max(1, counts.total()), 1),
@@ -76,40 +78,56 @@ def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
 
 def shards_metadata(lengths: Sequence[int], name: str) -> dict[str, Any]:
     """What the page of `training_shards` shows: how long its rows are."""
-    from eagle_assets.report import pictures
+    from eagle_assets.report import glances, pictures
 
-    svg = pictures.lengths(lengths, f"{name}: lengths of the training rows, prompt and output")
-    return {"sequence lengths": _picture(svg, "sequence lengths"), "longest_row": max(lengths, default=0)}
+    return {
+        "at a glance": dg.MetadataValue.md(glances.lengths(lengths)),
+        PICTURES: _pictures(pictures.lengths(lengths, f"{name}: lengths of the training rows, prompt and output")),
+        "longest_row": max(lengths, default=0),
+    }
 
 
 def vocabulary_metadata(counts: Sequence[int], size: int) -> dict[str, Any]:
     """What the page of `draft_vocabulary` shows; `counts` are of each id that was generated, in any order."""
-    from eagle_assets.report import pictures
+    from eagle_assets.report import glances, pictures
 
     ordered = sorted((int(count) for count in counts), reverse=True)
-    svg = pictures.coverage(ordered, size, "What the draft vocabulary covers, most frequent ids first")
-    covered = 100 * sum(ordered[:size]) / (sum(ordered) or 1)
-    return {"coverage": _picture(svg, "token frequency and coverage"), "covered_percent": round(covered, 2)}
+    share = sum(ordered[:size]) / (sum(ordered) or 1)
+    words = f"{size:,} ids cover {share:.2%} of {sum(ordered):,} generated tokens"
+    return {
+        "at a glance": dg.MetadataValue.md(glances.shares([(words, share)])),
+        PICTURES: _pictures(pictures.coverage(ordered, size, "What the draft vocabulary covers, most frequent first")),
+        "covered_percent": round(100 * share, 2),
+    }
 
 
 def spend_metadata(totals: Totals, caps: Mapping[str, float | None], only: Sequence[str] = ()) -> dict[str, Any]:
     """What was spent of each dataset (or `only` these) and of all together, against its cap."""
-    from eagle_assets.report import pictures
+    from eagle_assets.report import glances, pictures
 
-    names = only or list(totals.datasets)
-    rows = [(name, totals.datasets[name], caps.get(name)) for name in names]
+    rows = [(name, totals.datasets[name], caps.get(name)) for name in only or totals.datasets]
     rows.append(("all datasets", totals.all, totals.budget_usd))
     svg = pictures.spend(
         [pictures.Spend(name, amounts.spent_usd, amounts.reserved_usd, cap) for name, amounts, cap in rows],
         "Dollars spent, against the cap",
     )
-    return {"spend": _picture(svg, "spend against the cap"), "left_usd": totals.all.left_usd}
+    glance = [
+        (f"{name}: ${amounts.spent_usd:,.4f} of ${cap:,.2f}", amounts.spent_usd / cap)
+        for name, amounts, cap in (rows if only else rows[-1:])
+        if cap
+    ]
+    return {
+        "spend at a glance": dg.MetadataValue.md(glances.shares(glance)),
+        "picture of the spend": _pictures(svg),
+        "left_usd": totals.all.left_usd,
+    }
 
 
-def _picture(svg: str, title: str) -> dg.MetadataValue:
+def _pictures(*svgs: str) -> dg.MetadataValue:
+    """Behind a click, because Dagster shows only short Markdown at once."""
     from eagle_assets.report.svg import as_markdown
 
-    return dg.MetadataValue.md(as_markdown(svg, title))
+    return dg.MetadataValue.md("\n\n".join(as_markdown(svg) for svg in svgs))
 
 
 def _presented(spec: dg.AssetSpec) -> dg.AssetSpec:

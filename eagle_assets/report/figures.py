@@ -9,13 +9,20 @@ from typing import Any
 
 import msgspec
 
-from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.report.pictures import CountDifferences
 
 # Of TOKEN_SEQUENCES; all that `Figures.add` looks at.
 COLUMNS = ("provider", "verdict", "output_ids", "evidence", "count_difference", "canonical", "cost_usd")
 MILLION = 1_000_000
+
+_IN_SHORT = {
+    "exact": "proved by the server's own evidence",
+    "consistent": "explains everything, no rival is left",
+    "unverified": "evidence is missing, or a rival stands",
+    "contradicted": "something disproves every reading",
+    "unusable": "an error, cut off, or empty",
+}
 
 
 @dataclass
@@ -96,6 +103,6 @@ class Figures:
         for verdict in VERDICTS:
             lines.append(
                 f"| **{verdict}** | {counts[verdict]:,} | {counts[verdict] / max(1, counts.total()):.1%} "
-                f"| {self.tokens[verdict]:,} | {'yes' if verdict in TRUSTED else 'no'} | {VERDICT_IN_WORDS[verdict]} |"
+                f"| {self.tokens[verdict]:,} | {'yes' if verdict in TRUSTED else 'no'} | {_IN_SHORT[verdict]} |"
             )
         return "\n".join(lines)

@@ -49,6 +49,6 @@ def picture(width: float, height: float, title: str, parts: list[str]) -> str:
     )
 
 
-def as_markdown(svg: str, title: str) -> str:
+def as_markdown(svg: str) -> str:
     """The picture within Markdown, without a file."""
-    return f"![{title}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"
+    return f"![](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"

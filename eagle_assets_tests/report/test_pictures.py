@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eagle_assets.report import pictures
+from eagle_assets.report import glances, pictures
 from eagle_assets.report.figures import Figures
 from eagle_assets.report.svg import as_markdown
 
@@ -66,9 +66,21 @@ def test_what_is_over_the_cap_is_red() -> None:
 
 def test_a_picture_travels_within_markdown() -> None:
     svg = pictures.lengths([1, 2, 300], "Lengths")
-    markdown = as_markdown(svg, "lengths")
-    data = markdown.removeprefix("![lengths](data:image/svg+xml;base64,").removesuffix(")")
+    markdown = as_markdown(svg)
+    data = markdown.removeprefix("![](data:image/svg+xml;base64,").removesuffix(")")
     assert b64decode(data).decode() == svg
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dictionaries(NAMES, COUNTS, max_size=40), st.lists(st.integers(0, 10**7), max_size=50))
+def test_glances_are_short_enough_to_be_shown_at_once(rows: dict[str, dict[str, int]], values: list[int]) -> None:
+    trusted = frozenset(("exact", "consistent"))
+    made = [glances.providers(rows, trusted), glances.lengths(values), *map(glances.verdicts, rows.values())]
+    made += [glances.shares([(name, 0.5), (name, 2.0)]) for name in rows]
+    for markdown in made:
+        assert len(markdown) < glances.MOST_CHARACTERS
+        if data := markdown.partition("base64,")[2]:
+            ElementTree.fromstring(b64decode(data.removesuffix(")")))
 
 
 def row(
