@@ -46,10 +46,10 @@ def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None) -> Events
         )
     yield dg.MaterializeResult(
         metadata={
+            **(metadata or {}),
             "dagster/row_count": audit.rows,
             **{name: _plain(number) for name, number in audit.counts.items()},
             "audit": dg.MetadataValue.json(msgspec.to_builtins(audit)),
-            **(metadata or {}),
         },
         check_results=results,
         data_version=dg.DataVersion(audit.identity),

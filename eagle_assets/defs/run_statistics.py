@@ -35,7 +35,7 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
     missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, DATASETS.get_partition_keys())]
     return dg.MaterializeResult(
         metadata={
-            "report (open it in a browser)": dg.MetadataValue.path(report),
+            "report, to open in a browser": dg.MetadataValue.path(report),
             "catalogue": dg.MetadataValue.path(catalogue),
             "not in the shards": dg.MetadataValue.md("\n".join(missing) or "nothing: every dataset passed its checks"),
             **sequences_metadata(figures_of(home), "all datasets"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 MOST_CHARACTERS = 1_000
-_WIDTH = 560
+_WIDTH = 420
 _COLOURS = {"exact": "#283", "consistent": "#7b7", "unverified": "#da2", "contradicted": "#d45", "unusable": "#999"}
 _FULL, _EMPTY = "#47b", "#dde"
 
@@ -47,7 +47,7 @@ def shares(rows: Sequence[tuple[str, float]]) -> str:
     for place, (words, share) in enumerate(rows):
         y = 44 * place
         parts += _bar(0, y, _WIDTH, _EMPTY) + _bar(0, y, round(_WIDTH * min(max(share, 0.0), 1.0)), _FULL)
-        parts += f"<text y='{y + 35}'>{escape(words[:70])}</text>"
+        parts += f"<text y='{y + 35}'>{escape(words[:60])}</text>"
     return _markdown(44 * len(rows), parts)
 
 
@@ -60,7 +60,7 @@ def lengths(values: Sequence[int], unit: str = "tokens") -> str:
     if not bins:
         return "none"
     first, last = min(bins), max(bins)
-    most, width = max(bins.values()), min(40, _WIDTH // (last - first + 1))
+    most, width = max(bins.values()), min(30, _WIDTH // (last - first + 1))
     steps = "".join(f"V{60 - round(56 * bins.get(p, 0) / most)}h{width}" for p in range(first, last + 1))
     ordered = sorted(values)
     said = f"from {2**first:,} to {2 ** (last + 1):,} {unit}, bars double; half up to {ordered[len(ordered) // 2]:,}"
