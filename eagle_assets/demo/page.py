@@ -67,6 +67,7 @@ def closing_page(
             f"{home}/token_sequences/": "ids, verdict, reasons and evidence of every response",
             f"{home}/raw_responses/": "every response as it came, byte for byte",
             f"{home}/draft_vocabulary/": "token frequencies, d2t and t2d",
+            f"{home}/report.html": "all of this on one page, with responses token by token",
             f"{home}/eagle.duckdb": "all of it as tables, for any DuckDB client",
             str(truth_file): "the true ids, which the pipeline never read",
         }
