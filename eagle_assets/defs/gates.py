@@ -71,7 +71,7 @@ def _result(check: Check) -> dg.AssetCheckResult:
     if check.worst:
         metadata["worst offenders"] = _table(check.worst)
     if not check.passed and check.name in NEXT_STEPS:
-        metadata["what to do next"] = dg.MetadataValue.md(NEXT_STEPS[check.name])
+        metadata["what to do next"] = NEXT_STEPS[check.name]
     return dg.AssetCheckResult(
         check_name=check.name,
         passed=check.passed,

@@ -14,14 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eagle_assets.lake.audit import Published
+from eagle_assets.lake.audit import Published, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.version import last_good
 from eagle_assets.reconstruction.files import exchanges_in
+from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
 from eagle_assets.reconstruction.tokens_view import difference_in_words, differences, tokens_text
 from eagle_assets.reconstruction.verdict import Candidate, Verdict
+from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.vocabulary import Vocabulary, kimi_vocabulary
 
 _MOST_DIFFERENCES = 8
@@ -69,9 +72,15 @@ def find_in_file(exchange_id: str, file: Path) -> Shown:
 
 
 def find_in_home(exchange_id: str, home: Home) -> Shown:
-    """The exchange in the last good versions of the home; raises NotFound."""
+    """The exchange in the last good versions of the home, or judged now where what was judged last was refused.
+
+    Raises NotFound.
+    """
     raw = _find_row(exchange_id, home, "raw_responses")
     row = _find_row(exchange_id, home, "token_sequences")
+    refused = raw is not None and read_record(home, "token_sequences", raw["dataset"]).failed is not None
+    if raw is not None and refused:
+        row = _judged_now(raw, home)
     if row is None and raw is not None:
         raise NotFound(
             f"exchange {exchange_id} of {raw['dataset']} is collected but not judged yet; "
@@ -87,6 +96,7 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
         )
     facts = {
         "from": f"{row['dataset']}, prompt {row['prompt_id']}",
+        "judged": "just now, because token_sequences did not pass its audit" if refused else None,
         "model": row["model"],
         "provider": row["provider"],
         "HTTP status": raw and raw["status"],
@@ -96,6 +106,16 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
     candidates = [Candidate(**candidate) for candidate in msgspec.json.decode(row["candidates"])]
     evidence = msgspec.json.decode(row["evidence"])
     return Shown(exchange_id, row["verdict"], row["reasons"], row["output_ids"], candidates, evidence, facts)
+
+
+def _judged_now(raw: dict[str, Any], home: Home) -> dict[str, Any]:
+    """The row of TOKEN_SEQUENCES that a row of RAW_RESPONSES leads to; what an audit refused is not kept."""
+    if raw["asked_at"] is None:
+        return sequence_row(raw, target_named(raw["model"]))
+    versions = _last_good_versions(home, "raw_responses")
+    bought = (row for published in versions for row in published.rows() if row["asked_at"] is not None)
+    (row,) = sequence_rows([raw], calibrate_rows(bought))
+    return row
 
 
 def _find_row(exchange_id: str, home: Home, stage: str) -> dict[str, Any] | None:

@@ -131,7 +131,7 @@ def test_a_backfill_of_three_partitions_of_which_one_is_bad_while_others_read(se
     assert (three & set(verdicts["succeededPartitions"]), verdicts["failedPartitions"]) == ({"B1", "B4"}, ["B2"])
     (execution,) = dev.ask(_CHECK, k={"path": ["token_sequences"]}, n="contradictions_below_threshold", p="B2")
     shown = {entry["label"]: entry for entry in execution["evaluation"]["metadataEntries"]}
-    assert "eagle-assets show" in shown["what to do next"]["mdStr"]
+    assert "eagle-assets show" in shown["what to do next"]["text"]
     assert shown["contradicted"]["intValue"] == 3
     record = json.loads(shown["worst offenders"]["table"]["records"][0])
     found = subprocess.run(
@@ -141,7 +141,15 @@ def test_a_backfill_of_three_partitions_of_which_one_is_bad_while_others_read(se
         check=True,
     )
     assert {row["dataset"] for row in json.loads(found.stdout)} == {"B2"}
-    assert record["exchange_id"]
+    shown_now = subprocess.run(
+        [str(Path(sys.executable).with_name("eagle-assets")), "show", record["exchange_id"]],
+        env={**os.environ, "EAGLE_ASSETS_HOME": str(home.root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "contradicted" in shown_now.stdout
+    assert "just now, because token_sequences did not pass its audit" in shown_now.stdout
 
     assert list(home.folder("training_shards", "B1").glob("*.parquet"))
     assert not home.folder("training_shards", "B2").exists()
@@ -240,7 +248,7 @@ _NODE = """query($k: AssetKeyInput!) {assetNodeOrError(assetKey: $k) {... on Ass
     ... on AssetCheckDefaultPartitionStatuses {succeededPartitions failedPartitions}}}}}}}}"""
 _CHECK = """query($k: AssetKeyInput!, $n: String!, $p: String) {
   assetCheckExecutions(assetKey: $k, checkName: $n, limit: 1, partition: $p) {status evaluation {success
-    metadataEntries {label ... on IntMetadataEntry {intValue} ... on MarkdownMetadataEntry {mdStr}
+    metadataEntries {label ... on IntMetadataEntry {intValue} ... on TextMetadataEntry {text}
       ... on TableMetadataEntry {table {records}}}}}}"""
 _START_SCHEDULE = """mutation($s: ScheduleSelector!) {startSchedule(scheduleSelector: $s) {
   ... on ScheduleStateResult {scheduleState {status}} ... on Error {message}}}"""

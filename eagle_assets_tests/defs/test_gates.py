@@ -15,6 +15,7 @@ import pytest
 from eagle_assets.defs import token_sequences
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
+from eagle_assets.reconstruction.show_command import find_in_home
 from eagle_assets_tests.defs.conftest import Place, write_datasets, write_prompts
 
 REPOSITORY = Path(__file__).parents[2]
@@ -74,6 +75,15 @@ def test_the_last_good_version_stays_and_the_gate_is_closed(place: Place, spoilt
     assert all((spoilt.home.folder("token_sequences", "B3") / file.name).exists() for file in record.published.files)
     with pytest.raises(GateClosed, match="roundtrip_is_exact failed"):
         require(spoilt.home, "token_sequences", "B3")
+
+
+def test_a_worst_offender_can_be_looked_at(spoilt: Place) -> None:
+    failed = read_record(spoilt.home, "token_sequences", "B3").failed
+    assert failed is not None
+    offender = next(check for check in failed.checks if check.name == "roundtrip_is_exact").worst[0]
+    shown = find_in_home(offender["exchange_id"], spoilt.home)
+    assert shown.output_ids
+    assert shown.facts["judged"] == "just now, because token_sequences did not pass its audit"
 
 
 @pytest.mark.parametrize("dagster_home", ["fresh", "another"])
