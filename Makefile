@@ -47,7 +47,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 # speculators' index torchvision is a CUDA build that does not load beside a CPU torch; nothing imports it.
 $(TRAINERS)/.ready: $(TRAINER_TESTS)/requirements.txt

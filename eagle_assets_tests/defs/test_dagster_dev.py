@@ -26,8 +26,6 @@ from eagle_assets_tests.defs.browser import find_browser
 from eagle_assets_tests.defs.conftest import pointing_to, write_local_responses, write_prompts
 from eagle_assets_tests.defs.dagster_dev import REPOSITORY_SELECTOR, DagsterDev, running_dagster_dev, wait_for
 
-pytestmark = pytest.mark.xdist_group("dagster dev")  # one server for all of them
-
 OF_A_DATASET = ["prompts", "raw_responses", "token_sequences", "training_shards"]
 LIMIT = 3
 

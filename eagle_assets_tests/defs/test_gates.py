@@ -20,8 +20,6 @@ from eagle_assets_tests.defs.conftest import Place, write_datasets, write_prompt
 
 REPOSITORY = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("graph")  # one finished home for all of them
-
 
 def run(instance: dg.DagsterInstance, partition: str | None, *assets: str) -> dg.ExecuteInProcessResult:
     """What the UI does when these assets of a partition are selected."""

@@ -16,8 +16,6 @@ from eagle_assets.defs.run_page import RunPage
 from eagle_assets.lake.audit import require
 from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_local_responses, write_prompts
 
-pytestmark = pytest.mark.xdist_group("graph")  # one finished home for all of them
-
 
 def test_answers_that_contradict_themselves_stop_their_dataset_and_no_other(place: Place) -> None:
     write_local_responses(place.folder / "B1.jsonl", ["It is 0.", "It is 7.", "It is 8."])

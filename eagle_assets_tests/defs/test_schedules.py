@@ -20,8 +20,6 @@ from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_prompts
 
-pytestmark = pytest.mark.xdist_group("graph")  # one finished home for all of them
-
 THREE = datetime(2026, 12, 1, 3, tzinfo=UTC)
 MORE_QUESTIONS = (*QUESTIONS, "What is 2 + 2?", "What is 2 + 3?")
 
