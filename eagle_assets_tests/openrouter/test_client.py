@@ -286,8 +286,8 @@ def test_retry_after_is_seconds_or_a_date(tmp_path: Path) -> None:
 def test_an_interrupted_run_records_what_is_in_flight_after_the_grace(
     tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
-    with serving(Router({f"p{i}": ["stall"] for i in range(4)})) as router:
-        process = collector(tmp_path, router, 9, grace=0.3)
+    with serving(Router({f"p{i}": ["stall"] for i in range(4)}, pause=1.5)) as router:
+        process = collector(tmp_path, router, 9, grace=4)
         wait_for(lambda: router.most_at_once == 8)
         process.send_signal(number)
         assert process.wait(timeout=15) == status
@@ -318,11 +318,13 @@ def test_a_second_interruption_takes_effect_at_once(tmp_path: Path) -> None:
 
 
 COLLECTOR = """
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 from eagle_assets_tests.openrouter.router import Router
 from eagle_assets_tests.openrouter.test_client import QUICK, collect
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
 home, url, prompts, grace = sys.argv[1:5]
 timing = replace(QUICK, between_bytes=60, total=60, grace=float(grace))
 collect(Path(home), Router(url=url), *(f"p{i}" for i in range(int(prompts))), timing=timing)
