@@ -324,7 +324,9 @@ from dataclasses import replace
 from pathlib import Path
 from eagle_assets_tests.openrouter.router import Router
 from eagle_assets_tests.openrouter.test_client import QUICK, collect
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
+# Whoever started the tests may have had them ignore signals, as shells do with background jobs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 home, url, prompts, grace = sys.argv[1:5]
 timing = replace(QUICK, between_bytes=60, total=60, grace=float(grace))
 collect(Path(home), Router(url=url), *(f"p{i}" for i in range(int(prompts))), timing=timing)
