@@ -1,6 +1,8 @@
 """An append-only file of records that survives kill −9 at any instant: each has its length and its checksum.
 
-A record lies as `<u32 length> <u32 CRC-32 of the payload> <payload>`, little-endian, behind the file's magic bytes.
+A record lies as `<u32 length> <u32 CRC-32 of the payload> <payload>`, little-endian, behind the file's magic bytes. The
+highest bit of the length is set until all of it is written: a process that is killed while it writes can leave the
+first pages of a record (Linux ends a write between two pages), and that is no damage.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import BinaryIO
 
 MAGIC = b"eagle-assets records 1\n"
 _HEAD = struct.Struct("<II")
+_UNFINISHED = 1 << 31
+_LAST_BYTE_OF_LENGTH = 3  # a single byte is written whole or not at all, wherever the page ends
 _COPY_BYTES = 1 << 20
 
 
@@ -44,21 +48,26 @@ class RecordFile:
     what was appended outlive the machine's power.
     """
 
-    def __init__(self, path: Path, descriptor: int, size: int, damage: Damage | None) -> None:
+    def __init__(self, path: Path, descriptor: int, finisher: int, size: int, damage: Damage | None) -> None:
         self.path = path
         self.size = size
         self.damage = damage
         self._descriptor = descriptor
+        self._finisher = finisher  # not for appending: it marks a record as finished
         self._synced = size
         self._syncing = Lock()  # another thread may sync while this one appends
 
     @classmethod
     def open(cls, path: Path) -> RecordFile:
-        """Open `path`, or make it. A damaged tail is copied aside and cut off. Raises JournalError."""
+        """Open `path`, or make it. A damaged tail is copied aside and cut off, an unfinished record is cut off.
+
+        Raises JournalError.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
-        damage = _cut_damaged_tail(path) if path.exists() else None
+        damage = _cut_tail(path) if path.exists() else None
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        file = cls(path, descriptor, os.fstat(descriptor).st_size, damage)
+        finisher = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        file = cls(path, descriptor, finisher, os.fstat(descriptor).st_size, damage)
         if file.size == 0:
             file._write(MAGIC)
             file.sync()
@@ -74,7 +83,8 @@ class RecordFile:
         if not payload:
             raise ValueError("an empty record cannot be told from a hole in the file")
         start = self.size + _HEAD.size
-        self._write(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
+        head = _HEAD.pack(len(payload), zlib.crc32(payload))
+        self._write(_HEAD.pack(len(payload) | _UNFINISHED, zlib.crc32(payload)) + payload, finished=head)
         return start
 
     def sync(self) -> None:
@@ -96,13 +106,18 @@ class RecordFile:
         self.sync()
         with self._syncing:
             os.close(self._descriptor)
+            os.close(self._finisher)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, finished: bytes | None = None) -> None:
+        """Append `data`; `finished` is the head that it has once it is there."""
         written = 0
         view = memoryview(data)
         try:
             while written < len(data):
                 written += os.write(self._descriptor, view[written:])
+            if finished is not None:
+                last = finished[_LAST_BYTE_OF_LENGTH : _LAST_BYTE_OF_LENGTH + 1]
+                os.pwrite(self._finisher, last, self.size + _LAST_BYTE_OF_LENGTH)
         except OSError as error:
             os.ftruncate(self._descriptor, self.size)
             raise JournalError(f"cannot write to {self.path}: {error.strerror}; nothing is lost so far") from error
@@ -144,7 +159,7 @@ def _whole_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         length, checksum = _HEAD.unpack(head)
         offset += _HEAD.size + length
         # A length of 0 is a hole of zeros, as file systems leave them after a power cut.
-        if length == 0 or offset > size:
+        if length == 0 or length & _UNFINISHED or offset > size:
             return
         payload = file.read(length)
         if zlib.crc32(payload) != checksum:
@@ -152,7 +167,8 @@ def _whole_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield offset, payload
 
 
-def _cut_damaged_tail(path: Path) -> Damage | None:
+def _cut_tail(path: Path) -> Damage | None:
+    """Cut off what is behind the last whole record; it is kept aside unless it is a record that was never finished."""
     with path.open("r+b") as file:
         end = 0
         for offset, _ in _whole_records(file):
@@ -162,6 +178,9 @@ def _cut_damaged_tail(path: Path) -> Damage | None:
             end = min(len(MAGIC), size) if size >= len(MAGIC) else 0
         if end == size:
             return None
+        if _is_unfinished(file, end, size):
+            _truncate(file, end)
+            return None
         copy = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
         with copy.open("xb") as kept:
             file.seek(end)
@@ -170,10 +189,22 @@ def _cut_damaged_tail(path: Path) -> Damage | None:
             kept.flush()
             os.fsync(kept.fileno())
         _sync_folder(path.parent)
-        file.truncate(end)
-        file.flush()
-        os.fsync(file.fileno())
+        _truncate(file, end)
     return Damage(path, end, size - end, copy)
+
+
+def _is_unfinished(file: BinaryIO, start: int, size: int) -> bool:
+    """Whether all that there is from `start` is (the beginning of) one record that was being written."""
+    file.seek(start)
+    head = file.read(_HEAD.size).ljust(_HEAD.size, b"\0")
+    length, _ = _HEAD.unpack(head)
+    return bool(length & _UNFINISHED) and size <= start + _HEAD.size + (length & ~_UNFINISHED)
+
+
+def _truncate(file: BinaryIO, size: int) -> None:
+    file.truncate(size)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

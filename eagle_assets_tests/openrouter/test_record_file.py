@@ -65,6 +65,51 @@ def test_a_changed_byte_ends_the_file_before_its_record(payloads: list[bytes], d
         assert list(read_records(path)) == payloads[: sum(size <= where for size in sizes[1:])]
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def written_and_killed(tmp_path: Path) -> bytes:
+    """Two records, and a third as it lies before its last byte marks it as finished."""
+    path = tmp_path / "records"
+    written(path, [b"one", b"two"])
+    file = RecordFile.open(path)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise Killed
+
+        patch.setattr(os, "pwrite", killed)
+        patch.setattr(os, "ftruncate", lambda *_: None)  # who is killed does not tidy up
+        with pytest.raises(Killed):
+            file.append(b"x" * 300)
+    return path.read_bytes()
+
+
+def test_a_record_that_was_never_finished_is_no_damage(tmp_path: Path, written_and_killed: bytes) -> None:
+    path = tmp_path / "records"
+    start = len(written_and_killed) - 308
+    for size in range(start + 4, len(written_and_killed) + 1):
+        path.write_bytes(written_and_killed[:size])
+        assert list(read_records(path)) == [b"one", b"two"]
+        file = RecordFile.open(path)
+        assert file.damage is None
+        assert file.size == start
+        file.append(b"three")
+        file.close()
+        assert list(read_records(path)) == [b"one", b"two", b"three"]
+    assert [found.name for found in tmp_path.iterdir()] == ["records"]
+
+
+def test_what_lies_behind_an_unfinished_record_is_damage_and_is_kept(tmp_path: Path, written_and_killed: bytes) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(written_and_killed + b"more")
+    file = RecordFile.open(path)
+    assert file.damage is not None
+    assert file.damage.copy.read_bytes() == written_and_killed[-308:] + b"more"
+
+
 def test_a_hole_of_zeros_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "records"
     written(path, [b"one"])
