@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from eagle_assets.reconstruction.drift import eras
 from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
 from eagle_assets.reconstruction.losses import NOTHING_MEASURED, Rate, Rates, kept_edges, losses, stripped_as, written
-from eagle_assets.reconstruction.observation import EdgeView, IndexRisk, Observation, index_risk
+from eagle_assets.reconstruction.observation import IndexRisk, Observation
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
 from eagle_assets.serving.convention import EDGES, Edge
@@ -94,25 +94,21 @@ class Calibration:
                 return group
         return self.groups.get(key)
 
-    def loss_errors(self, group: GroupCalibration, model: str, edges: Mapping[Edge, EdgeView]) -> dict[Edge, float]:
-        """For each edge, the probability that white space was lost there without a change of the count.
+    def loss_error(self, group: GroupCalibration, model: str, edge: Edge, losable: Iterable[int]) -> float:
+        """The probability that one of these LOSABLEs was lost at an edge. No provider loses more than the model writes.
 
-        No provider loses more than the model writes.
+        `edge` is one of the group's `edges_that_may_lose`.
         """
-        errors = {}
-        for edge, view in edges.items():
-            place = stripped_as(edge)
-            if place in group.losses:
-                lost = zip(group.losses[place], self._written(model, place), view.with_lost, strict=True)
-                errors[edge] = sum(min(a.estimate, b.estimate) for a, b, change in lost if change == 0)
-        return errors
+        place = stripped_as(edge)
+        lost, wrote = group.losses[place], self._written(model, place)
+        return sum(min(lost[position].estimate, wrote[position].estimate) for position in losable)
 
     def _written(self, model: str, edge: Edge) -> Rates:
         return self.written.get(model, {}).get(edge, NOTHING_MEASURED)
 
-    def index_error(self, calls_in_history: int, calls: int) -> float:
+    def index_error(self, risk: IndexRisk) -> float:
         """Probability that calls of an answer were numbered otherwise than a renumbering server shows them."""
-        return self.index_shifts.get(index_risk(calls_in_history, calls), Rate()).estimate
+        return self.index_shifts.get(risk, Rate()).estimate
 
     def of(
         self, model: str, provider: str | None, streamed: bool, order: float | None = None

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibration import GroupCalibration
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.observation import EdgeView
+from eagle_assets.reconstruction.losses import stripped_as
+from eagle_assets.reconstruction.observation import EdgeView, index_risk
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.verdict import Candidate
+from eagle_assets.reconstruction.verdict import Candidate, Exposure
 from eagle_assets.serving.convention import Edge
-
-MAX_ERROR_OF_A_RESPONSE = 0.2
-"""Probability of wrong ids behind a closed count, above which a response is not trusted. What the trusted ones of a
-dataset may add up to on average is the user's `max_residual_error`, which a blocking check enforces."""
 
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
@@ -41,14 +38,16 @@ UNPROVABLE = frozenset(
 
 @dataclass(slots=True)
 class Doubts:
-    """`reasons` is empty where the ids are trusted; `error` is the probability that they are wrong all the same.
-
-    `loss_possible`: white space may have been lost at an edge without a trace.
-    """
+    """`reasons` is empty where the ids are trusted; `exposure` is what may be wrong with them all the same, None where
+    the group settles nothing."""
 
     reasons: list[str] = field(default_factory=list)
-    error: float | None = None
-    loss_possible: bool = True
+    exposure: Exposure | None = None
+
+    @property
+    def loss_possible(self) -> bool:
+        """Whether white space may have been lost at an edge without a trace."""
+        return self.exposure is None or bool(self.exposure.lost)
 
 
 def doubts(
@@ -56,12 +55,11 @@ def doubts(
     best: Inversion,
     rivals: Sequence[Candidate],
     group: GroupCalibration | None,
-    calibration: Calibration,
     edges: Mapping[Edge, EdgeView],
 ) -> Doubts:
     """What speaks against trusting `best`; `rivals` are the candidates whose counts close, if they are several."""
     found = Doubts()
-    unsettled = what_is_unsettled(reading, group)
+    unsettled = what_is_unsettled(group, bool(reading.response.tool_calls))
     if unsettled is not None:
         found.reasons.append(unsettled)
     if len(rivals) > 1:
@@ -76,19 +74,18 @@ def doubts(
         differs = best.reasoning_surplus - expected
         found.reasons += [f"reasoning_tokens_differ: {differs:+d}"] if differs else []
     if group is not None and unsettled is None:
-        _weigh_residual_error(found, reading, group, calibration, edges)
+        found.exposure = _exposure(reading, group, edges)
     return found
 
 
-def what_is_unsettled(reading: Reading, group: GroupCalibration | None) -> str | None:
-    """None where the group's responses settle its convention, else what is missing."""
-    has_calls = bool(reading.response.tool_calls)
+def what_is_unsettled(group: GroupCalibration | None, has_calls: bool) -> str | None:
+    """None where the group's responses settle its convention for those with calls or without, else what is missing."""
     if group is None:
         return "provider_uncalibrated: no other response of it"
     if group.closing_share(has_calls) < MIN_CLOSING_SHARE:
-        return f"provider_uncalibrated: {group.closed[has_calls]} of {group.counted[has_calls]} counts close"
+        return "provider_uncalibrated: too few of its counts close"
     if group.unmeasured_error(has_calls) > MAX_UNMEASURED_ERROR:
-        return f"provider_uncalibrated: only {group.closed[has_calls]} closed counts"
+        return "provider_uncalibrated: too few closed counts"
     return None
 
 
@@ -107,22 +104,17 @@ def _rivalry(best: Inversion) -> str:
     return "leading_blank_undecided" if blank else "rival_conventions"
 
 
-def _weigh_residual_error(
-    found: Doubts,
-    reading: Reading,
-    group: GroupCalibration,
-    calibration: Calibration,
-    edges: Mapping[Edge, EdgeView],
-) -> None:
+def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, EdgeView]) -> Exposure:
     assert reading.situation is not None
-    errors: dict[str, float] = {}
-    for edge, error in calibration.loss_errors(group, reading.situation.target.name, edges).items():
-        errors[f"white_space_may_be_lost: {edge.replace('_', ' ')}"] = error
-    found.loss_possible = any(errors.values())
+    unseen = {
+        edge: tuple(position for position, change in enumerate(view.with_lost) if change == 0)
+        for edge, view in edges.items()
+        if stripped_as(edge) in group.losses
+    }
     calls = len(reading.response.tool_calls)
-    if calls and not group.tool_ids_kept:
-        errors["tool_index_unproven"] = calibration.index_error(reading.situation.calls_in_history, calls)
-    total = sum(errors.values())
-    found.error = round(total + group.unmeasured_error(bool(calls)), 4)
-    if total > MAX_ERROR_OF_A_RESPONSE:
-        found.reasons.append(max(errors, key=lambda cause: errors[cause]))
+    numbered = calls and not group.tool_ids_kept
+    return Exposure(
+        lost={edge: positions for edge, positions in unseen.items() if positions},
+        has_calls=bool(calls),
+        index_risk=index_risk(reading.situation.calls_in_history, calls) if numbered else None,
+    )

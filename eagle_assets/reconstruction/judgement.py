@@ -15,32 +15,42 @@ from eagle_assets.reconstruction.inversion import Inversion, find_inversions, ri
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.verdict import Candidate, Reconstruction, Verdict
+from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction, Verdict
+from eagle_assets.reconstruction.weighing import weigh, weighed
 from eagle_assets.serving.convention import EDGES, Edge
 
 _MOST_CANDIDATES = 4
-
-OTHER_SEGMENTATION_ERROR = 0.1
-"""Share of wrong ids, on known truth, where frames leave several segmentations of which one is nearest to canonical."""
 
 
 def texts_to_judge(reading: Reading, calibration: Calibration) -> Iterator[str]:
     """Every text whose ids `judge` asks for."""
     if not reading.unusable and reading.situation is not None:
-        yield from texts_to_invert(reading, _group_of(reading, calibration))
+        yield from texts_to_invert(reading, group_of(reading, calibration))
 
 
 def judge(reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt: PromptVerdict) -> Reconstruction:
     """The verdict on a reading, with that on its prompt beside it. Never raises for what a server sent."""
+    group = group_of(reading, calibration)
+    found = find(reading, group, texts, prompt)
+    if found.exposure is None or group is None:
+        return found
+    return weighed(found, weigh(found.exposure, calibration, group, reading.target_name))
+
+
+def find(
+    reading: Reading, group: GroupCalibration | None, texts: EncodedTexts, prompt: PromptVerdict
+) -> Reconstruction:
+    """The verdict before its `exposure` is weighed. It stays the same as long as `facts_of_group` do."""
     if reading.unusable or reading.situation is None:
         return _said(reading, "unusable", None, prompt, reading.unusable, {})
-    return _Case(reading, calibration, texts, prompt).verdict()
+    return _Case(reading, group, texts, prompt).verdict()
 
 
-def _group_of(reading: Reading, calibration: Calibration) -> GroupCalibration | None:
-    assert reading.situation is not None
-    situation = reading.situation
-    return calibration.of(situation.target.name, reading.provider, situation.streamed, reading.exchange.order)
+def group_of(reading: Reading, calibration: Calibration) -> GroupCalibration | None:
+    """The group that speaks for a reading; None for one whose model is not known."""
+    if reading.situation is None:
+        return None
+    return calibration.of(reading.target_name, reading.provider, reading.situation.streamed, reading.exchange.order)
 
 
 def _said(
@@ -51,6 +61,7 @@ def _said(
     reasons: Sequence[str],
     evidence: dict[str, Any],
     candidates: Sequence[Candidate] = (),
+    exposure: Exposure | None = None,
 ) -> Reconstruction:
     return Reconstruction(
         exchange_id=reading.exchange.exchange_id,
@@ -62,19 +73,21 @@ def _said(
         candidates=tuple(candidates),
         provider=reading.provider,
         model=reading.response.model or reading.exchange.model,
+        exposure=exposure,
     )
 
 
 class _Case:
     """One usable response on trial."""
 
-    def __init__(self, reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt: PromptVerdict) -> None:
+    def __init__(
+        self, reading: Reading, group: GroupCalibration | None, texts: EncodedTexts, prompt: PromptVerdict
+    ) -> None:
         assert reading.situation is not None
         self._reading = reading
         self._situation = reading.situation
         self._response = reading.response
-        self._calibration = calibration
-        self._group = _group_of(reading, calibration)
+        self._group = group
         self._texts = texts
         self._prompt = prompt
         self._inversions = find_inversions(reading, self._group, texts)
@@ -133,14 +146,15 @@ class _Case:
             # What the frames spell closes by itself, canonical or not.
             inversion = replace(inversion, difference=0)
             doubt = self._doubts(inversion, rivals if inversion.ids(self._texts, self._situation) == ids else [])
-            if doubt.error is not None and not solution.unique and solution.strays:
-                self._evidence["residual_error"] = round(doubt.error + OTHER_SEGMENTATION_ERROR, 4)
             if doubt.reasons:
                 return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids)
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible
             # Without a count of it, nothing but a word of the server's says that a stop token was generated.
             proved = proved and self._reading.is_witnessed and inversion.hypothesis.counting.stop_counted
-            return self._say("exact" if proved else "consistent", inversion, ["one_token_steps"], output_ids=ids)
+            if proved:
+                return self._say("exact", inversion, ["one_token_steps"], output_ids=ids)
+            several = not solution.unique and solution.strays > 0
+            return self._consistent(inversion, "one_token_steps", doubt, several, ids)
         return None
 
     def _by_walls(self, best: Inversion) -> Reconstruction | None:
@@ -156,7 +170,7 @@ class _Case:
         if unclear is not None:
             return self._say("unverified", best, ["several_segmentations"], output_ids=unclear[0])
         between = frames.between_walls()
-        unsettled = what_is_unsettled(self._reading, self._group)
+        unsettled = what_is_unsettled(self._group, bool(self._response.tool_calls))
         if between is not None:
             return self._say("unverified", best, ["frames_disagree", "ids_between_walls"], output_ids=between)
         if unsettled is not None:
@@ -177,7 +191,7 @@ class _Case:
         doubt = self._doubts(best, rivals)
         if doubt.reasons:
             return self._say("unverified", best, doubt.reasons, rivals[1:])
-        return self._say("consistent", best, ["count_closes"])
+        return self._consistent(best, "count_closes", doubt)
 
     def _count_does_not_close(self) -> Reconstruction:
         best = self._inversions[0]
@@ -187,15 +201,19 @@ class _Case:
         reasons = [f"count_mismatch: {best.difference:+d}"]
         if any(best.difference in view.with_lost for view in self._edges().values()):
             reasons.append("possible_trim")
-        unsettled = what_is_unsettled(self._reading, self._group)
+        unsettled = what_is_unsettled(self._group, bool(self._response.tool_calls))
         return self._say("contradicted" if unsettled is None else "unverified", best, reasons)
+
+    def _consistent(
+        self, best: Inversion, reason: str, doubt: Doubts, several: bool = False, ids: list[int] | None = None
+    ) -> Reconstruction:
+        assert doubt.exposure is not None
+        exposure = replace(doubt.exposure, other_segmentation=several)
+        return self._say("consistent", best, [reason], output_ids=ids, exposure=exposure)
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
         losing = self._group.edges_that_may_lose if self._group is not None else ()
-        found = doubts(self._reading, best, rivals, self._group, self._calibration, self._edges(losing))
-        if found.error is not None:
-            self._evidence["residual_error"] = found.error
-        return found
+        return doubts(self._reading, best, rivals, self._group, self._edges(losing))
 
     def _edges(self, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
         return edge_views(self._reading, self._reading.layouts[0], wanted)
@@ -207,6 +225,7 @@ class _Case:
         reasons: Sequence[str],
         candidates: Sequence[Candidate] = (),
         output_ids: list[int] | None = None,
+        exposure: Exposure | None = None,
     ) -> Reconstruction:
         reasons = list(reasons)
         if best is not None:
@@ -216,7 +235,7 @@ class _Case:
             output_ids = best.ids(self._texts, self._situation) if output_ids is None else output_ids
         reasons += [*self._reading.layout_notes, *text_notes(self._reading), *self._response.notes]
         others = candidates[: _MOST_CANDIDATES - 1]
-        return _said(self._reading, verdict, output_ids, self._prompt, reasons, self._evidence, others)
+        return _said(self._reading, verdict, output_ids, self._prompt, reasons, self._evidence, others, exposure)
 
 
 def _plain_evidence(reading: Reading) -> dict[str, Any]:

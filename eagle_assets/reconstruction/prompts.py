@@ -122,8 +122,7 @@ class PromptCalibration:
 
     def of(self, reading: Reading) -> PromptGroup | None:
         """The group that speaks for a reading."""
-        target = reading.situation.target.name if reading.situation is not None else ""
-        return self.groups.get((target, reading.provider or ""))
+        return self.groups.get((reading.target_name, reading.provider or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +221,7 @@ def judge_prompt(
     kind = kind_of(reading.exchange.request)
     standing = group.standing(kind)
     if not standing:
-        best = max((met.times for met in group.met.get(kind, ())), default=0)
-        return PromptVerdict(
-            "unverified", f"prompt_rendering_unknown: {best} of {group.counted.get(kind, 0)}", template
-        )
+        return PromptVerdict("unverified", "prompt_rendering_unknown", template)
     meeting = [
         form
         for form in standing

@@ -28,6 +28,11 @@ class Reading:
         return self.response.provider or self.exchange.provider
 
     @property
+    def target_name(self) -> str:
+        """The target model that was asked for; empty where it is none that is known."""
+        return self.situation.target.name if self.situation is not None else ""
+
+    @property
     def is_witnessed(self) -> bool:
         """Whether the order and wholeness of what came is vouched for: by one JSON text, or by the times at which
         our own client saw a stream's pieces arrive. A bare file of frames may have been reordered by anyone."""

@@ -9,12 +9,13 @@ from itertools import islice
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.judgement import judge, texts_to_judge
+from eagle_assets.reconstruction.judgement import find, group_of, judge, texts_to_judge
 from eagle_assets.reconstruction.observation import Observation, observe, texts_to_count
 from eagle_assets.reconstruction.prompts import (
     TEMPLATE,
     Kind,
     PromptObservation,
+    PromptVerdict,
     calibrate_prompts,
     judge_prompt,
     kind_of,
@@ -40,12 +41,25 @@ def calibrate(exchanges: Iterable[Exchange]) -> Calibration:
 
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
     """A verdict for each exchange, in order. Never raises for what a server sent."""
+    for reading, texts, prompt in _prepared(exchanges, calibration):
+        yield judge(reading, calibration, texts, prompt)
+
+
+def findings(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[tuple[Reading, Reconstruction]]:
+    """What is found in each exchange, in order, before it is weighed."""
+    for reading, texts, prompt in _prepared(exchanges, calibration):
+        yield reading, find(reading, group_of(reading, calibration), texts, prompt)
+
+
+def _prepared(
+    exchanges: Iterable[Exchange], calibration: Calibration
+) -> Iterator[tuple[Reading, EncodedTexts, PromptVerdict]]:
     for batch in _batches(exchanges):
         readings = [read(exchange) for exchange in batch]
         texts = EncodedTexts(kimi_vocabulary(), (t for r in readings for t in texts_to_judge(r, calibration)))
         for reading in readings:
             prompt = judge_prompt(reading, _renderings(reading), calibration.prompts.of(reading))
-            yield judge(reading, calibration, texts, prompt)
+            yield reading, texts, prompt
 
 
 def observations(

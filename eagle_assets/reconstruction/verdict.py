@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
+
+from eagle_assets.reconstruction.observation import IndexRisk
+from eagle_assets.serving.convention import Edge
 
 Verdict = Literal["exact", "consistent", "unverified", "contradicted", "unusable"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -30,10 +34,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Exposure:
+    """What may be wrong with ids that everything explains: all of a response that its residual error depends on.
+
+    `lost` are, by edge, the LOSABLEs (their positions) that leave no trace where they are lost. `index_risk` is set
+    where the server numbers the calls itself. `other_segmentation`: frames leave several ways to cut a text.
+    """
+
+    lost: Mapping[Edge, tuple[int, ...]] = field(default_factory=dict)
+    has_calls: bool = False
+    index_risk: IndexRisk | None = None
+    other_segmentation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Reconstruction:
     """The verdict on one exchange. `output_ids` is None where there is none to give.
 
-    `candidates` holds what else is possible, and is empty where the ids are settled.
+    `candidates` holds what else is possible, and is empty where the ids are settled. `exposure` is what may be wrong
+    with ids that are `consistent`, or were before that was weighed.
     """
 
     exchange_id: str
@@ -45,6 +64,7 @@ class Reconstruction:
     candidates: tuple[Candidate, ...] = ()
     provider: str | None = None
     model: str | None = None
+    exposure: Exposure | None = None
 
     @property
     def trusted(self) -> bool:

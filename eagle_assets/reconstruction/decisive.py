@@ -1,0 +1,51 @@
+"""What of a calibration a finding depends on: as long as it stays the same, what was found need not be found again.
+
+Rates move with every response and are not part of it: they are weighed afterwards (`weighing.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from math import inf
+from typing import Any, get_args
+
+from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, GroupKey
+from eagle_assets.reconstruction.doubts import what_is_unsettled
+from eagle_assets.reconstruction.prompts import MIN_CLOSED, Kind, PromptGroup
+
+
+def decisive_facts(calibration: Calibration, key: GroupKey) -> str:
+    """A digest of all that decides what is found in responses of a model, provider and way of serving, whenever they
+    came."""
+    model, provider, streamed = key
+    changes = {until for name in (model, "") for until, _ in calibration.earlier.get((name, provider, streamed), ())}
+    eras = [
+        (start, facts_of_group(calibration.of(model, provider, streamed, start))) for start in (-inf, *sorted(changes))
+    ]
+    facts = (eras, _facts_of_prompts(calibration.prompts.groups.get((model, provider))))
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
+    """All that `judgement.find` makes use of."""
+    if group is None:
+        return None
+    return (
+        [survivor.hypothesis.name for survivor in group.survivors],
+        sorted(group.kept),
+        sorted(group.losses),
+        group.tool_ids_kept,
+        group.reasoning_surplus,
+        [what_is_unsettled(group, has_calls) for has_calls in (False, True)],
+    )
+
+
+def _facts_of_prompts(group: PromptGroup | None) -> Sequence[Any] | None:
+    """All that `prompts.judge_prompt` makes use of."""
+    if group is None:
+        return None
+    return [
+        [(form.rendering, form.offset, min(group.times_met(form.offset), MIN_CLOSED)) for form in group.standing(kind)]
+        for kind in get_args(Kind)
+    ]

@@ -1,0 +1,58 @@
+"""What may be wrong with ids that everything explains, weighed by what a calibration has measured.
+
+It is apart from finding them because it is cheap: where a provider's rates move with every response, only this is done
+again for all of its responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.verdict import Exposure, Reconstruction
+
+MAX_ERROR_OF_A_RESPONSE = 0.2
+"""Probability of wrong ids behind a closed count, above which a response is not trusted. What the trusted ones of a
+dataset may add up to on average is the user's `max_residual_error`, which a blocking check enforces."""
+
+OTHER_SEGMENTATION_ERROR = 0.1
+"""Share of wrong ids, on known truth, where frames leave several segmentations of which one is nearest to canonical."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """`error` is the probability that ids are wrong; `cause` the reason not to trust them, None where there is none."""
+
+    error: float
+    cause: str | None
+
+    def reasons(self, found: Sequence[str]) -> list[str]:
+        """The reasons for a verdict, of those for the one before it was weighed."""
+        return [self.cause, *found[1:]] if self.cause is not None else list(found)
+
+
+def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:
+    """What an exposure weighs in a group, for a model by its target's name."""
+    errors = {
+        f"white_space_may_be_lost: {edge.replace('_', ' ')}": calibration.loss_error(group, model, edge, losable)
+        for edge, losable in exposure.lost.items()
+    }
+    if exposure.index_risk is not None:
+        errors["tool_index_unproven"] = calibration.index_error(exposure.index_risk)
+    total = sum(errors.values())
+    error = round(total + group.unmeasured_error(exposure.has_calls), 4)
+    if exposure.other_segmentation:
+        error = round(error + OTHER_SEGMENTATION_ERROR, 4)
+    cause = max(errors, key=lambda cause: errors[cause]) if total > MAX_ERROR_OF_A_RESPONSE else None
+    return Weight(error, cause)
+
+
+def weighed(found: Reconstruction, weight: Weight) -> Reconstruction:
+    """The verdict on what was found, with the residual error that it states."""
+    return replace(
+        found,
+        verdict="unverified" if weight.cause is not None else found.verdict,
+        reasons=tuple(weight.reasons(found.reasons)),
+        evidence={**found.evidence, "residual_error": weight.error},
+    )
