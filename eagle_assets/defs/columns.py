@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dagster as dg
-import pyarrow as pa
 
-from eagle_assets.lake.schemas import description_of
+from eagle_assets.lake.columns import Columns
 
 
-def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    return dg.TableSchema(
-        columns=[dg.TableColumn(field.name, str(field.type), description_of(field)) for field in schema]
-    )
+def column_schema(columns: Columns) -> dg.TableSchema:
+    return dg.TableSchema(columns=[dg.TableColumn(name, kind, text) for name, (kind, text) in columns.items()])

@@ -7,7 +7,6 @@ from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import vocabulary_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import require_all
-from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
 
 
 @dg.asset(
@@ -27,6 +26,7 @@ def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Eve
     """
     import numpy as np
 
+    from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.training.draft_vocabulary import (
         NothingToCount,

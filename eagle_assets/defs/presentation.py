@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eagle_assets.report.figures import Figures
 
 PICTURES = "pictures, larger"
+ENDED_EARLY = "ended early"
 OWNERS = ["team:training-data"]
 PACKAGE = Path(__file__).parents[1]
 

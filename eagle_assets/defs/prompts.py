@@ -1,7 +1,7 @@
 """`prompts`: what will be asked, in ids, and what it can cost at worst."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -13,12 +13,13 @@ from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
+from eagle_assets.lake import columns
 from eagle_assets.lake.audit import Check, Published, require
-from eagle_assets.lake.schemas import PROMPTS
-from eagle_assets.lake.version import NewVersion, new_version
 
 if TYPE_CHECKING:
+    from eagle_assets.lake.version import NewVersion
     from eagle_assets.openrouter.endpoints import Price
+    from eagle_assets.openrouter.forecast import Forecast
     from eagle_assets.targets.target import Target
 
 WORST = 10
@@ -30,12 +31,12 @@ WORST = 10
     group_name="collection",
     kinds={"parquet"},
     tags={"stage": "prompts"},
-    metadata={"dagster/column_schema": column_schema(PROMPTS)},
+    metadata={"dagster/column_schema": column_schema(columns.PROMPTS)},
     check_specs=blocking_checks(
         "prompts",
         {
             "prompts_are_valid": "Every row can be sent as a request and rendered to the target model's prompt ids.",
-            "dataset_fits_budget": "The worst case of all requests, at the dearest allowed price, is within the cap.",
+            "dataset_fits_budget": "The cap pays for a request at least; it says what all cost, at worst and probably.",
         },
         DATASETS,
     ),
@@ -45,21 +46,25 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
 
     For local datasets, the prompts that the server's answers belong to; they cost nothing.
     """
+    from eagle_assets.lake.schemas import PROMPTS
+    from eagle_assets.lake.version import new_version
+    from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.targets.kimi import target_named
 
     name, configuration = context.partition_key, project.configuration
     dataset = project.dataset(name)
     target = target_named(configuration.target)
-    with refusals(), new_version(project.home, "prompts", name, context.run.run_id) as version:
+    with refusals(LedgerError), new_version(project.home, "prompts", name, context.run.run_id) as version:
         inputs = [require(project.home, "tokenizer_report")]
         problems: list[dict[str, Any]] = []
         if isinstance(dataset, LocalDataset):
-            rows = local_rows(dataset, name, target, problems)
+            price, rows = None, local_rows(dataset, name, target, problems)
         else:
             inputs.append(require(project.home, "provider_calibration"))
-            rows = request_rows(dataset, name, configuration, target, _dearest(inputs[-1], configuration), problems)
+            price = _dearest(inputs[-1], configuration)
+            rows = request_rows(dataset, name, configuration, target, price, problems)
         version.write_rows("part.parquet", PROMPTS, rows)
-        checks, counts = _audit(version, dataset, configuration, problems)
+        checks, counts = _audit(version, name, project, price, problems)
         audit = version.audit(checks, inputs, counts, identity=content_of(version), vocabulary=target.vocabulary.sha256)
         yield from events_of(audit)
 
@@ -120,7 +125,7 @@ def local_rows(
         problems.append({"problem": str(error)})
 
 
-def content_of(version: NewVersion) -> str:
+def content_of(version: "NewVersion") -> str:
     """What answers depend on: prices may change without making them stale."""
     digest = hashlib.sha256()
     for row in version.rows("part.parquet", ["prompt_id", "request", "prompt_ids"]):
@@ -139,35 +144,52 @@ def prompts_are_valid(valid: int, problems: list[dict[str, Any]]) -> Check:
     )
 
 
-def dataset_fits_budget(worst_usd: float, cap_usd: float, rows: Iterable[dict[str, Any]]) -> Check:
-    dearest = sorted(rows, key=lambda row: row["worst_case_usd"], reverse=True)[:WORST]
-    fits = worst_usd <= cap_usd
+def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: Sequence[dict[str, Any]]) -> Check:
+    """Refused only where nothing at all could be bought: collection stops at the cap by itself, and says so."""
+    ordered = sorted(rows, key=lambda row: row["worst_case_usd"], reverse=True)
+    least_usd = ordered[-1]["worst_case_usd"] if ordered else 0.0
+    fits = least_usd <= cap_usd
+    said = f"at worst ${cost.at_most_usd:.4f}, probably ${cost.probably_usd:.4f}, of ${cap_usd:.2f}"
+    if not fits:
+        sentence = (
+            f"a single request may cost ${least_usd:.4f}, and the cap is ${cap_usd:g}: lower max_tokens, or raise "
+            "budget_usd in the datasets file"
+        )
+    elif cost.at_most_usd > cap_usd:
+        sentence = f"{said}: the buying may end before every prompt is asked, and goes on downstream with what it has"
+    else:
+        sentence = said
     return Check(
         "dataset_fits_budget",
         fits,
-        f"at worst ${worst_usd:.4f} of ${cap_usd:.2f}"
-        if fits
-        else f"at worst ${worst_usd:.4f}, and the cap is ${cap_usd:.2f}: lower max_tokens, take fewer prompts, or "
-        "raise budget_usd in the datasets file",
-        {"worst_case_usd": worst_usd, "cap_usd": cap_usd},
-        () if fits else tuple(dearest),
+        sentence,
+        {"worst_case_usd": cost.at_most_usd, "probably_usd": cost.probably_usd, "cap_usd": cap_usd},
+        () if cost.at_most_usd <= cap_usd else tuple(ordered[:WORST]),
     )
 
 
 def _audit(
-    version: NewVersion,
-    dataset: OpenRouterDataset | LocalDataset,
-    configuration: Configuration,
+    version: "NewVersion",
+    name: str,
+    project: Project,
+    price: "Price | None",
     problems: list[dict[str, Any]],
 ) -> tuple[list[Check], dict[str, float]]:
+    from eagle_assets.defs.spending import seen_so_far
+    from eagle_assets.openrouter.forecast import forecast
+    from eagle_assets.openrouter.ledger import budget_totals
+
     rows = list(version.rows("part.parquet", ["prompt_id", "prompt_tokens", "max_tokens", "worst_case_usd"]))
-    worst_usd = sum(row["worst_case_usd"] for row in rows)
-    own_cap = dataset.budget_usd if isinstance(dataset, OpenRouterDataset) else None
-    checks = [
-        prompts_are_valid(len(rows), problems),
-        dataset_fits_budget(worst_usd, own_cap or configuration.budget_usd, rows),
-    ]
-    return checks, {"prompt_tokens": sum(row["prompt_tokens"] for row in rows), "worst_case_usd": worst_usd}
+    counts = {"prompt_tokens": sum(row["prompt_tokens"] for row in rows)}
+    valid = prompts_are_valid(len(rows), problems)
+    if price is None:
+        free = Check("dataset_fits_budget", True, "local answers cost nothing", {"worst_case_usd": 0.0})
+        return [valid, free], {**counts, "worst_case_usd": 0.0}
+    configuration = project.configuration
+    seen = seen_so_far(budget_totals(project.home.root, configuration), name, configuration)
+    cost = forecast(((row["prompt_tokens"], row["max_tokens"]) for row in rows), price, seen)
+    cap = configuration.bought[name].budget_usd or configuration.budget_usd
+    return [valid, dataset_fits_budget(cap, cost, rows)], {**counts, "worst_case_usd": cost.at_most_usd}
 
 
 def _dearest(calibration: Published, configuration: Configuration) -> "Price":

@@ -12,8 +12,6 @@ from eagle_assets.configuration import ALWAYS_EXCLUDED, Configuration, Settings
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Check, Published
-from eagle_assets.lake.version import new_version
-from eagle_assets.openrouter.origin import REQUANTISED
 
 if TYPE_CHECKING:
     from eagle_assets.defs.standing import Standing
@@ -37,6 +35,7 @@ def provider_calibration(context: dg.AssetExecutionContext, project: Project) ->
     `routing.yaml` in the home, where a person can overrule it.
     """
     from eagle_assets.defs.standing import standings
+    from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.endpoints import allowed_endpoints
     from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.openrouter.record_file import JournalError
@@ -73,6 +72,7 @@ def _probed(project: Project, configuration: Configuration, endpoints: "Sequence
     """What the providers that may answer said to probes; nothing where there is no key to pay with."""
     from eagle_assets.defs.standing import RIVALS
     from eagle_assets.openrouter.endpoints import allowed_endpoints
+    from eagle_assets.openrouter.origin import REQUANTISED
     from eagle_assets.openrouter.probing import ask_probes
     from eagle_assets.reconstruction.probes import distinct_requests, probe_requests
     from eagle_assets.targets.kimi import target_named
@@ -114,6 +114,8 @@ def published_endpoints(published: Published) -> "tuple[Endpoint, ...]":
 def providers_allowed(
     endpoints: "tuple[Endpoint, ...]", allowed: "tuple[Endpoint, ...]", configuration: Configuration
 ) -> Check:
+    from eagle_assets.openrouter.origin import REQUANTISED
+
     wrong = [e for e in allowed if e.slug in ALWAYS_EXCLUDED or e.quantization in REQUANTISED]
     if wrong:
         names = ", ".join(sorted({e.slug for e in wrong}))

@@ -43,7 +43,7 @@ def spending(home: Home, configuration: Configuration, datasets: Sequence[str] |
     unknown: dict[str, str] = {}
     for name in configuration.bought if datasets is None else datasets:
         try:
-            rest[name] = forecast(_missing(home, name, configuration), price, _seen(totals, name, configuration))
+            rest[name] = forecast(_missing(home, name, configuration), price, seen_so_far(totals, name, configuration))
         except (PromptsError, PromptError, GateClosed) as error:
             unknown[name] = str(error)
     trusted: dict[tuple[str, str], int] = {}
@@ -58,7 +58,7 @@ def published_now(home: Home, stage: str, dataset: str | None = None) -> Publish
     return Published(home, audit) if audit is not None else None
 
 
-def _seen(totals: Totals, name: str, configuration: Configuration) -> Amounts:
+def seen_so_far(totals: Totals, name: str, configuration: Configuration) -> Amounts:
     """What answers of this dataset have cost, or, where it has none, those of all datasets: probes are no measure."""
     if totals.datasets[name].completion_tokens:
         return totals.datasets[name]

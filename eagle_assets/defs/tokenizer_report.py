@@ -5,7 +5,6 @@ import dagster as dg
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Check
-from eagle_assets.lake.version import new_version
 
 
 @dg.asset(
@@ -27,6 +26,7 @@ def tokenizer_report(context: dg.AssetExecutionContext, project: Project) -> Eve
 
     Everything downstream depends on the vocabulary that is proved here.
     """
+    from eagle_assets.lake.version import new_version
     from eagle_assets.targets.report import tokenizer_report as make_report
     from eagle_assets.targets.vocabulary import kimi_vocabulary
 

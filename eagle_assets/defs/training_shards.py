@@ -9,9 +9,8 @@ from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import shards_metadata
 from eagle_assets.defs.resources import Project
+from eagle_assets.lake import columns
 from eagle_assets.lake.audit import require
-from eagle_assets.lake.schemas import TRAINING_SHARDS
-from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
 
 
 @dg.asset(
@@ -20,7 +19,7 @@ from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
     group_name="training",
     kinds={"parquet"},
     tags={"stage": "training_shards"},
-    metadata={"dagster/column_schema": column_schema(TRAINING_SHARDS)},
+    metadata={"dagster/column_schema": column_schema(columns.TRAINING_SHARDS)},
     check_specs=blocking_checks(
         "training_shards",
         {
@@ -38,6 +37,8 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
     """
     import pyarrow.compute as pc
 
+    from eagle_assets.lake.schemas import TRAINING_SHARDS
+    from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.training.shard_checks import check_shards
     from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches

@@ -2,6 +2,7 @@
 
 The record beside the files of a stage is the commit. It names the files of the last good version with their
 hashes, and, where a later audit failed, that failure too: until a good version is published, the gate is closed.
+Dagster's definitions load this room, so pyarrow is imported where it is used.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from eagle_assets.lake.home import Home
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class GateClosed(Exception):
@@ -104,12 +106,17 @@ class Published(msgspec.Struct, frozen=True):
 
     def batches(self, columns: Sequence[str] | None = None, size: int = 1_024) -> Iterator[pa.RecordBatch]:
         """Rows of the Parquet files in order, at most `size` at a time."""
+        import pyarrow.parquet as pq
+
         for path in self.paths:
             with pq.ParquetFile(path, pre_buffer=False) as file:  # it would keep all that it read
                 yield from file.iter_batches(batch_size=size, columns=columns)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows at once; for stages that fit into memory."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         return pa.concat_tables([pq.read_table(path, columns=columns and list(columns)) for path in self.paths])
 
     def rows(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,11 @@ class CollectionError(Exception):
 class CollectionSummary:
     """What a collection did. Counts are of prompts, `attempts` of attempts.
 
-    `already` needed no asking; `refused` will never be asked again, `failed` will be; `unaffordable` did not fit into
-    the budget; `left` were not asked because of `limit` or a stop. `strays` are answers of somebody who was not asked.
-    `stopped` is the sentence that says why it ended early; `fatal` that no request can succeed until someone acts on
-    it. `spent_usd` is this run's, with what is unsettled at its worst case. `notes` are sentences that a person should
-    read.
+    `already` needed no asking; `refused` will never be asked again, `failed` will be; `beyond_budget` did not fit into
+    the budget of the datasets file; `left` were not asked because of a limit of this run, or of a stop. `strays` are
+    answers of somebody who was not asked. `stopped` is the sentence that says why it ended early; `fatal` that no
+    request can succeed until someone acts on it. `spent_usd` is this run's, with what is unsettled at its worst case.
+    `notes` are sentences that a person should read.
     """
 
     dataset: str
@@ -60,7 +60,7 @@ class CollectionSummary:
     answered: int
     refused: int
     failed: int
-    unaffordable: int
+    beyond_budget: int
     left: int
     attempts: int
     strays: int
@@ -155,10 +155,9 @@ class _Buyer:
             evidence = evidence_to_ask_for(endpoints, self.configuration.routing)
             questions = (self._question(prompt, evidence, token_counts, price) for prompt in asked)
             with interruptible(collection.interrupt):
-                await collection.run(questions, len(asked), self.configuration.concurrency)
-                stopped = collection.stopped is not None
-                await self._settle(tries=1 if stopped else self.timing.generation_tries, patient=not stopped)
+                await self._run(collection, questions, len(asked))
         reached = collection.answered + collection.refused + collection.failed
+        ended, beyond = self._end_of_budget(collection.beyond_budget)
         if collection.strays:
             notes.append(f"{collection.strays} answers are not from whom they were asked; they are never trained on")
         return CollectionSummary(
@@ -168,16 +167,27 @@ class _Buyer:
             answered=collection.answered,
             refused=collection.refused,
             failed=collection.failed,
-            unaffordable=collection.unaffordable,
-            left=len(missing) - reached - collection.unaffordable,
+            beyond_budget=beyond,
+            left=len(missing) - reached - beyond,
             attempts=collection.attempts,
             strays=collection.strays,
             spent_usd=self._spent_usd() - before,
             unsettled=len(self.ledger.unsettled(self.dataset)),
-            stopped=collection.stopped or self._budget_sentence(collection.unaffordable),
+            stopped=collection.stopped or ended,
             fatal=collection.stopped is not None,
             notes=tuple(notes),
         )
+
+    async def _run(self, collection: Collection, questions: Iterator[Question], total: int) -> None:
+        """Ask; and ask again what found no room, as long as settled costs make some."""
+        while True:
+            attempts = collection.attempts
+            await collection.run(questions, total, self.configuration.concurrency)
+            stopped = collection.stopped is not None
+            await self._settle(tries=1 if stopped else self.timing.generation_tries, patient=not stopped)
+            if stopped or not collection.beyond_budget or collection.attempts == attempts:
+                return
+            questions, collection.beyond_budget = iter(collection.beyond_budget), []
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:
         return build_request(prompt, self.source, self.configuration)
@@ -221,12 +231,18 @@ class _Buyer:
     def _spent_usd(self) -> float:
         return self.ledger.totals().datasets[self.dataset].spent_usd
 
-    def _budget_sentence(self, unaffordable: int) -> str | None:
-        if not unaffordable:
-            return None
+    def _end_of_budget(self, beyond: Sequence[Question]) -> tuple[str | None, int]:
+        """Why these questions found no room, and how many of them the datasets file has no budget for: where only this
+        run may spend no more, the next one asks them."""
+        if not beyond:
+            return None, 0
         left = self.ledger.totals().datasets[self.dataset].left_usd
-        cap = "`budget_usd`" if self.tick is None else "`budget_usd` or `budget_usd_per_tick`"
+        if self.tick is not None and left >= min(question.worst_usd for question in beyond):
+            return (
+                f"the ${self.tick.budget_usd:.4f} of this run end here: {len(beyond)} prompts are for the next one",
+                0,
+            )
         return (
-            f"the budget ends here: {unaffordable} prompts of {self.dataset} might cost more than the ${left:.4f} that "
-            f"is left; raise {cap} in the datasets file, or lower `max_tokens`"
-        )
+            f"the budget ends here: {len(beyond)} prompts of {self.dataset} might cost more than the ${left:.4f} that "
+            "is left; raise `budget_usd` in the datasets file, or lower `max_tokens`"
+        ), len(beyond)

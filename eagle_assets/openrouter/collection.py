@@ -69,7 +69,8 @@ class Watcher:
 
 
 class Collection:
-    """The asking of one dataset's questions. `stopped` is the sentence that says why it ended early, if it did."""
+    """The asking of one dataset's questions. `stopped` is the sentence that says why it ended early, if it did;
+    `beyond_budget` are the questions whose worst case found no room."""
 
     def __init__(
         self,
@@ -82,11 +83,11 @@ class Collection:
         watcher: Watcher,
         tick: Tick | None = None,
     ) -> None:
-        self.answered = self.refused = self.failed = self.attempts = self.unaffordable = self.strays = 0
+        self.answered = self.refused = self.failed = self.attempts = self.strays = 0
+        self.beyond_budget: list[Question] = []
         self.stopped: str | None = None
         self._dataset, self._tick = dataset, tick
         self._server, self._journal, self._ledger = server, journal, ledger
-        self._teller = Teller(ledger)
         self._origin, self._timing, self._watcher = origin, timing, watcher
         self._pace = Pace(1)
         self._total = 0
@@ -108,7 +109,7 @@ class Collection:
         """
         self._total = total
         self._pace = Pace(concurrency)
-        self._began = monotonic()
+        self._teller = Teller(self._ledger)
         self._group = asyncio.current_task()
         try:
             async with self._synced_regularly(), asyncio.TaskGroup() as tasks:
@@ -148,7 +149,8 @@ class Collection:
         if first is not None and first.outcome == "retry":
             await self._try_again(question, attempts)
         if not attempts:
-            self.unaffordable += self.stopped is None
+            if self.stopped is None:
+                self.beyond_budget.append(question)
             return
         last = attempts[-1]
         self.answered += last.outcome == "answered"
@@ -309,7 +311,7 @@ class Collection:
                 answered=self.answered,
                 refused=self.refused,
                 failed=self.failed,
-                unaffordable=self.unaffordable,
+                beyond_budget=len(self.beyond_budget),
                 attempts=self.attempts,
                 strays=self.strays,
                 in_flight=self._in_flight,

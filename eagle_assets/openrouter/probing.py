@@ -101,7 +101,7 @@ def _probed(slug: str, collection: Collection, records: Sequence[JournalRecord])
         slug,
         tuple(record.exchange for record in own if record.outcome == "answered"),
         fsum(record.cost_usd or 0.0 for record in own),
-        collection.stopped or (_NO_BUDGET if collection.unaffordable else None),
+        collection.stopped or (_NO_BUDGET if collection.beyond_budget else None),
     )
 
 

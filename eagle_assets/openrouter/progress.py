@@ -25,7 +25,7 @@ class Progress:
     answered: int
     refused: int
     failed: int
-    unaffordable: int
+    beyond_budget: int
     attempts: int
     strays: int
     in_flight: int
@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        return self.answered + self.refused + self.failed + self.unaffordable
+        return self.answered + self.refused + self.failed + self.beyond_budget
 
     @property
     def rate(self) -> float:
@@ -68,7 +68,7 @@ def in_a_line(progress: Progress) -> str:
 
 
 def _others(progress: Progress) -> str:
-    others = {"refused": progress.refused, "failed": progress.failed, "over budget": progress.unaffordable}
+    others = {"refused": progress.refused, "failed": progress.failed, "over budget": progress.beyond_budget}
     said = "".join(f", {number} {name}" for name, number in others.items() if number)
     return said + (f", {progress.strays} FROM WHOM NOBODY ASKED" if progress.strays else "")
 

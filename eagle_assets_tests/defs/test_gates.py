@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from eagle_assets.defs import token_sequences
+from eagle_assets.defs import judging
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
 from eagle_assets.reconstruction.show_command import find_in_home
@@ -54,9 +54,9 @@ def last_id_wrong(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def spoilt(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place where reconstruction went wrong and the roundtrip check of B3 found it, in a run of both assets."""
-    right = token_sequences.sequence_rows
+    right = judging.sequence_rows
     with place.instance("fresh") as instance, monkeypatch.context() as patch:
-        patch.setattr(token_sequences, "sequence_rows", lambda *given: last_id_wrong(right(*given)))
+        patch.setattr(judging, "sequence_rows", lambda *given: last_id_wrong(right(*given)))
         result = run(instance, "B3", "token_sequences", "training_shards")
         assert not result.success
         assert "roundtrip_is_exact" in refusal(result, "token_sequences")

@@ -227,12 +227,12 @@ def test_the_budget_ends_a_run_with_a_sentence_and_is_never_passed(tmp_path: Pat
         summary = collect(tmp_path, router, *texts, budget_usd=0.0205)
         assert sum(router.billed.values()) <= 0.0205
         assert sum(router.billed.values()) >= 0.9 * 0.0205
-        assert summary.answered + summary.unaffordable == 40
+        assert summary.answered + summary.beyond_budget == 40
         assert not summary.fatal
         assert summary.stopped is not None
         assert "raise `budget_usd`" in summary.stopped
         rest = collect(tmp_path, router, *texts)
-        assert (rest.answered, rest.stopped) == (summary.unaffordable, None)
+        assert (rest.answered, rest.stopped) == (summary.beyond_budget, None)
     assert set(router.asked.values()) == {1}
 
 

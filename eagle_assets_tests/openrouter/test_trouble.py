@@ -191,7 +191,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 texts = [f"{dataset} {i}" for i in range(60)]
 summary = collect(Path(home), Router(url=url), *texts, dataset=dataset, budget_usd=0.05)
-print(summary.answered, summary.unaffordable, summary.stopped)
+print(summary.answered, summary.beyond_budget, summary.stopped)
 """
     with serving(Router(pause=0.03)) as router:
         buyers = [

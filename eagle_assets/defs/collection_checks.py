@@ -1,0 +1,98 @@
+"""The checks of `raw_responses`: nothing is lost, nothing was overspent, nobody answered who was not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from eagle_assets.configuration import Configuration
+from eagle_assets.lake.audit import Check
+from eagle_assets.openrouter.attempts import JournalRecord
+from eagle_assets.openrouter.client import CollectionSummary
+from eagle_assets.openrouter.endpoints import Endpoint
+from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
+
+WORST = 10
+
+
+def every_prompt_is_explained(
+    prompt_ids: Sequence[str], rows: Iterable[Mapping[str, Any]], summary: CollectionSummary | None
+) -> Check:
+    """Whether each prompt has an answer, or a failed attempt with its reason, or was knowingly not asked yet."""
+    outcomes: dict[str, set[str]] = {}
+    for row in rows:
+        outcomes.setdefault(row["prompt_id"], set()).add(row["outcome"])
+    answered = sum("answered" in outcomes.get(prompt_id, ()) for prompt_id in prompt_ids)
+    unseen = [prompt_id for prompt_id in prompt_ids if prompt_id not in outcomes]
+    beyond = min(len(unseen), summary.beyond_budget) if summary is not None else 0
+    not_asked = min(len(unseen) - beyond, summary.left) if summary is not None else 0
+    without_answer = len(prompt_ids) - answered - len(unseen)
+    lost = len(unseen) - not_asked - beyond
+    return Check(
+        "nothing_lost",
+        lost == 0,
+        f"of {len(prompt_ids)} prompts {answered} have an answer, {without_answer} a reason why not, "
+        f"{not_asked} were not asked yet"
+        + (f", {beyond} were not because the budget ended" if beyond else "")
+        + (f", and {lost} are lost" if lost else ""),
+        {
+            "prompts": len(prompt_ids),
+            "answered": answered,
+            "not_asked_yet": not_asked,
+            "beyond_budget": beyond,
+            "lost": lost,
+        },
+        tuple({"prompt_id": prompt_id} for prompt_id in unseen[:WORST]) if lost else (),
+    )
+
+
+def differing_rows(records: Iterable[JournalRecord], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Exchanges of the journal that the published rows do not hold as they are."""
+    return [
+        record.exchange.exchange_id if record is not None else row["exchange_id"]
+        for record, row in zip_longest(records, rows)
+        if record is None
+        or row is None
+        or (record.exchange.exchange_id, record.exchange.body) != (row["exchange_id"], row["body"])
+    ]
+
+
+def nothing_lost(explained: Check, differing: Sequence[str]) -> Check:
+    """`explained` holds as far as prompts go; and the rows must be the journal's exchanges, byte for byte."""
+    if not differing:
+        return explained
+    return Check(
+        explained.name,
+        False,
+        f"{len(differing)} exchanges are not here as the journal has them; {explained.sentence}",
+        {**explained.numbers, "differing": len(differing)},
+        tuple({"exchange_id": exchange_id} for exchange_id in differing[:WORST]),
+    )
+
+
+def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Check:
+    over = [name for name, (spent, cap) in spent_and_cap.items() if spent > cap]
+    return Check(
+        "spend_within_budget",
+        not over,
+        "; ".join(f"{name}: ${spent:.4f} of ${cap:.2f}" for name, (spent, cap) in spent_and_cap.items()),
+        {f"spent_usd_{name.replace(' ', '_')}": spent for name, (spent, _) in spent_and_cap.items()},
+    )
+
+
+def providers_allowed(
+    answers: Sequence[Mapping[str, Any]], configuration: Configuration, endpoints: Sequence[Endpoint] = ()
+) -> Check:
+    origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
+    reasons = [(row, origin.stray(row["model"], row["provider"])) for row in answers]
+    strays = [(row, reason) for row, reason in reasons if reason is not None]
+    share = len(strays) / len(answers) if answers else 0.0
+    return Check(
+        "providers_allowed",
+        share <= MAX_SHARE_OF_STRAYS,
+        f"{len(strays)} of {len(answers)} answers are not from whom they were asked"
+        + (f", such as {strays[0][1]}; they are kept, and never trained on" if strays else ""),
+        {"answers": len(answers), "strays": len(strays), "share": share},
+        tuple({"exchange_id": row["exchange_id"], "reason": reason} for row, reason in strays[:WORST]),
+    )
