@@ -1,107 +1,60 @@
-"""`eagle-assets reconstruct` against the bare encoder on the same texts and cores: `python benchmarks/reconstruct.py`.
+"""`eagle-assets reconstruct` against encoders that do nothing else: `python benchmarks/reconstruct.py`.
 
-Answers of the sandbox's kind, each another, unstreamed, in one file. The command reads it, calibrates, judges and
-writes; the bare encoder gets the texts alone, in one batch on all cores, in the same run. Also memory at ten times as
-many exchanges, and a transformers fast tokenizer that only encodes. Figures to reach: 0.5 of the encoder's tokens a
-second, 5 times the fast tokenizer's, 1.2 times the memory.
+The command reads a file, calibrates, judges and writes, its start included; the encoders get the texts of the same
+answers alone, in batches on all cores, in the same run: splintr itself, and a transformers fast tokenizer made of the
+same vocabulary. JSON bodies and event streams of one token a frame are measured apart. Figures to reach with JSON
+bodies: 0.5 of the encoder's tokens a second, 5 times the fast tokenizer's, 1.2 times the memory at ten times as many.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import re
+import base64
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Any
 
-FEW = 2_000
-PROVIDERS = ("Lakeside", "Harbour", "Tundra", "Copperline")
+import splintr
+from exchanges import write_exchanges
+
+from eagle_assets.targets.encoders import SPLIT_PATTERN
+from eagle_assets.targets.kimi import kimi_vocabulary
+
+CHARACTERS_FOR_FAST = 8_000_000  # of which a slow encoder's speed shows well enough
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--exchanges", type=int, default=10 * FEW, help="exchanges of the large file")
-    count = parser.parse_args().exchanges
+    parser.add_argument("--exchanges", type=int, default=20_000, help="JSON bodies of the large file")
+    parser.add_argument("--streams", type=int, default=400, help="event streams")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        large, small = Path(folder, "large.jsonl"), Path(folder, "small.jsonl")
-        texts = write_exchanges(large, count)
-        write_exchanges(small, count // 10)
-        seconds, memory = run(large)
+        one, small, large, streams = (Path(folder, name) for name in ("one", "small", "large", "streams"))
+        write_exchanges(one, 1, streamed=False)
+        write_exchanges(small, arguments.exchanges // 10, streamed=False)
+        written = write_exchanges(large, arguments.exchanges, streamed=False)
+        of_streams = write_exchanges(streams, arguments.streams, streamed=True)
+        start, _ = run(one)
         _, memory_of_small = run(small)
-        bare_seconds, tokens = encode_bare(texts)
-        fast_seconds, fast_tokens = encode_fast(texts[: len(texts) // 20])
-    command, bare, fast = tokens / seconds, tokens / bare_seconds, fast_tokens / fast_seconds
-    print(f"{count:,} exchanges, {tokens:,} tokens of output text")
-    print(f"reconstruct            {command:12,.0f} tokens a second, {memory:,.0f} MB")
-    print(f"bare encoder, batches  {bare:12,.0f} tokens a second: ratio {command / bare:.3f} (to reach: 0.5)")
-    print(f"fast tokenizer         {fast:12,.0f} tokens a second: ratio {command / fast:.2f} (to reach: 5)")
+        seconds, memory = run(large)
+        seconds_of_streams, _ = run(streams)
+        bare = encoder_alone(written.texts)
+        fast = fast_tokenizer_alone(written.texts, Path(folder))
+    command, streamed = written.tokens / seconds, of_streams.tokens / seconds_of_streams
+    mean = written.tokens / arguments.exchanges
+    print(f"{arguments.exchanges:,} JSON bodies, {written.tokens:,} tokens, {mean:,.0f} each on average")
+    print(f"reconstruct, JSON bodies    {command:12,.0f} tokens a second, {memory:,.0f} MB, {seconds:.1f} s")
+    print(f"  of which for a file of one line: {start:.1f} s")
+    print(f"bare encoder                {bare:12,.0f} tokens a second: ratio {command / bare:.3f} (to reach: 0.5)")
+    print(f"transformers fast tokenizer {fast:12,.0f} tokens a second: ratio {command / fast:.2f} (to reach: 5)")
     print(f"memory at 10 times as many exchanges: ratio {memory / memory_of_small:.2f} (at most 1.2)")
+    print(f"{arguments.streams:,} event streams, {of_streams.tokens:,} tokens, as many frames")
+    print(f"reconstruct, event streams  {streamed:12,.0f} tokens a second: ratio {streamed / bare:.3f}")
     return 0
-
-
-def write_exchanges(path: Path, count: int) -> list[str]:
-    """Write exchanges, and give the texts of their answers."""
-    from eagle_assets.sandbox.outputs import true_output
-    from eagle_assets.targets.kimi import target_named
-
-    target = target_named("moonshotai/kimi-k2.5")
-    vocabulary = target.vocabulary
-    outputs = [true_output(request) for request in requests()]
-    answers = [answer for ids in outputs if (answer := split(vocabulary.decode(ids).decode("utf-8", "replace")))]
-    random, texts = Random(1), []
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(count):
-            reasoning, content = random.choice(answers)
-            reasoning = f"{reasoning} Case {number}"
-            tokens = len(vocabulary.encode(reasoning)) + len(vocabulary.encode(content)) + 2
-            texts += [reasoning, content]
-            file.write(json.dumps(exchange(number, reasoning, content, tokens), ensure_ascii=False) + "\n")
-    return texts
-
-
-def requests() -> Iterator[dict[str, Any]]:
-    """The requests of the packaged prompts without tools."""
-    from eagle_assets.configuration import PACKAGED_DATASETS_FILE, load_configuration
-    from eagle_assets.openrouter.requests import build_request, read_prompts
-
-    configuration = load_configuration(PACKAGED_DATASETS_FILE)
-    for dataset in configuration.bought.values():
-        for prompt in read_prompts(dataset.prompts):
-            if not prompt.tools:
-                yield build_request(prompt, dataset, configuration)
-
-
-def split(text: str) -> tuple[str, str] | None:
-    """Reasoning and content of a whole output without calls."""
-    match = re.fullmatch(r"(.*?)</think>(.+)<\|im_end\|>", text, re.DOTALL)
-    return None if match is None or "\ufffd" in text else (match[1], match[2])
-
-
-def exchange(number: int, reasoning: str, content: str, tokens: int) -> dict[str, Any]:
-    provider = PROVIDERS[number % len(PROVIDERS)]
-    message = {"role": "assistant", "content": content, "reasoning": reasoning}
-    body = {
-        "id": f"gen-{number}",
-        "model": "moonshotai/kimi-k2.5-0127",
-        "provider": provider,
-        "choices": [{"index": 0, "finish_reason": "stop", "native_finish_reason": "stop", "message": message}],
-        "usage": {"prompt_tokens": 12, "completion_tokens": tokens},
-    }
-    request = {"model": "moonshotai/kimi-k2.5", "messages": [{"role": "user", "content": f"Case {number}?"}]}
-    return {
-        "exchange_id": f"gen-{number}",
-        "model": "moonshotai/kimi-k2.5-0127",
-        "provider": provider,
-        "status": 200,
-        "request": request,
-        "body": json.dumps(body, ensure_ascii=False),
-    }
 
 
 def run(file: Path) -> tuple[float, float]:
@@ -114,30 +67,31 @@ def run(file: Path) -> tuple[float, float]:
     return time.perf_counter() - started, float(done.stdout)
 
 
-def encode_bare(texts: list[str]) -> tuple[float, int]:
-    """Seconds and tokens of the encoder alone, in one batch on all cores."""
-    from eagle_assets.targets.kimi import kimi_vocabulary
-
-    vocabulary = kimi_vocabulary()
+def encoder_alone(texts: list[str]) -> float:
+    """Tokens a second of the encoder alone, in one batch on all cores, into a flat buffer."""
+    tokenizer: Any = splintr.Tokenizer.from_pretrained("kimi_k2")
     started = time.perf_counter()
-    tokens = len(vocabulary.encode_batch(texts).ids)
-    return time.perf_counter() - started, tokens
+    ids, _ = tokenizer.encode_batch_flat(texts)
+    return len(ids) / 4 / (time.perf_counter() - started)
 
 
-def encode_fast(texts: list[str]) -> tuple[float, int]:
-    """Seconds and tokens of a fast tokenizer with the same vocabulary size and kind, in batches on all cores."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+def fast_tokenizer_alone(texts: list[str], folder: Path) -> float:
+    """Tokens a second of the fast tokenizer that transformers makes of Kimi's `tiktoken.model`, on all cores."""
     from transformers import PreTrainedTokenizerFast
+    from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=20_000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(texts[:2_000], trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    vocabulary, model = kimi_vocabulary(), folder / "tiktoken.model"
+    lines = (base64.b64encode(token) + b" %d\n" % i for i, token in enumerate(vocabulary.token_bytes))
+    model.write_bytes(b"".join(lines))
+    converted = TikTokenConverter(str(model), SPLIT_PATTERN, extra_special_tokens=list(vocabulary.special)).converted()
+    fast = PreTrainedTokenizerFast(tokenizer_object=converted)
+    some = list(islice(texts, CHARACTERS_FOR_FAST * len(texts) // sum(map(len, texts))))
     started = time.perf_counter()
-    tokens = sum(map(len, fast(texts, add_special_tokens=False)["input_ids"]))
-    return time.perf_counter() - started, tokens
+    ids = fast(some, add_special_tokens=False)["input_ids"]
+    seconds = time.perf_counter() - started
+    if ids != [vocabulary.encode(text) for text in some]:
+        raise SystemExit("the fast tokenizer is another: it gives other ids")
+    return sum(map(len, ids)) / seconds
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from eagle_assets.openrouter.wire import Delta, ReceivedCall, Response
 from eagle_assets.reconstruction.calibration import calibrate_observations
 from eagle_assets.reconstruction.departures import Departures, Share, departures
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.judgement import judge, texts_to_judge
-from eagle_assets.reconstruction.observation import observe, texts_to_count
+from eagle_assets.reconstruction.judgement import judge
+from eagle_assets.reconstruction.observation import observe
 from eagle_assets.reconstruction.own_outputs import KnownOutput, request_of, some_of
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading, reading_of, situation_of
@@ -181,11 +181,9 @@ def _length_class(tokens: int) -> str:
 def _judged(served: Sequence[tuple[Reading, int]], target: Target) -> Iterator[Reconstruction]:
     """The verdicts on readings, each given with `prompt_tokens` minus the length of the rendered prompt."""
     usable = [(reading, reading.layouts[0], offset) for reading, offset in served if reading.layouts]
-    texts = EncodedTexts(target.vocabulary, (t for r, layout, _ in usable for t in texts_to_count(r, layout)))
-    seen = (observe(reading, layout, texts, offset) for reading, layout, offset in usable)
+    seen = (observe(r, layout, EncodedTexts(target.vocabulary), offset) for r, layout, offset in usable)
     calibration = calibrate_observations(found for found in seen if found is not None)
-    texts = EncodedTexts(target.vocabulary, (t for r, _ in served for t in texts_to_judge(r, calibration)))
-    return (judge(reading, calibration, texts, _NOT_ASKED) for reading, _ in served)
+    return (judge(reading, calibration, EncodedTexts(target.vocabulary), _NOT_ASKED) for reading, _ in served)
 
 
 def _tally(found: Reconstruction, true_ids: list[int]) -> Tally:

@@ -1,50 +1,38 @@
-"""Canonical ids of the texts of many outputs, each text encoded once for the whole batch."""
+"""Canonical ids of the texts of a response, each text encoded once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-import numpy as np
-
-from eagle_assets.serving.output import Ids, Output, join_output
-from eagle_assets.targets.target import Markers
+from eagle_assets.serving.output import Ids, Output
 from eagle_assets.targets.vocabulary import Vocabulary
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class EncodedTexts:
-    """Texts of a batch with their canonical ids; a text that is not in the batch is encoded when it is asked for."""
+    """Canonical ids of the texts of one response, each encoded when it is first asked for."""
 
-    def __init__(self, vocabulary: Vocabulary, texts: Iterable[str]) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._row = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-        self._batch = vocabulary.encode_batch([encodable(text) for text in self._row])
-        self._lengths = np.diff(self._batch.offsets).tolist()
-        self._late: dict[str, Ids] = {"": ()}
+        self._ids: dict[str, list[int]] = {"": []}
 
     def count(self, text: str) -> int:
         """Number of tokens."""
-        row = self._row.get(text)
-        return len(self._encoded_late(text)) if row is None else self._lengths[row]
+        return len(self._encoded(text))
 
     def ids(self, text: str) -> Ids:
-        row = self._row.get(text)
-        return self._encoded_late(text) if row is None else tuple(self._batch.row(row).tolist())
+        return tuple(self._encoded(text))
 
-    def _encoded_late(self, text: str) -> Ids:
-        ids = self._late.get(text)
+    def _encoded(self, text: str) -> list[int]:
+        ids = self._ids.get(text)
         if ids is None:
-            ids = self._late[text] = tuple(self._vocabulary.encode(encodable(text)))
+            ids = self._ids[text] = self._vocabulary.encode(encodable(text))
         return ids
 
     def length(self, output: Output[str]) -> int:
         """Number of ids of an output."""
         return output.count_of_markers() + sum(map(self.count, output.segments()))
-
-    def output_ids(self, output: Output[str], markers: Markers) -> list[int]:
-        return join_output(output.over(self.ids), markers)
 
 
 def encodable(text: str) -> str:

@@ -61,13 +61,6 @@ def hypotheses_of(group: GroupCalibration | None) -> tuple[Hypothesis, ...]:
     return tuple(survivor.hypothesis for survivor in group.survivors)
 
 
-def texts_to_invert(reading: Reading, group: GroupCalibration | None) -> Iterator[str]:
-    """Every text whose ids or count `find_inversions` and the judgement of its result ask for."""
-    assert reading.situation is not None
-    for _, _, output, _ in _readings(reading, hypotheses_of(group)):
-        yield from output.segments()
-
-
 def find_inversions(reading: Reading, group: GroupCalibration | None, texts: EncodedTexts) -> list[Inversion]:
     """Every way to read a response, the likeliest convention and the plainest layout first.
 

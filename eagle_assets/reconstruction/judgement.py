@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, text_
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids
-from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates, texts_to_invert
+from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
@@ -20,12 +20,6 @@ from eagle_assets.reconstruction.weighing import weigh, weighed
 from eagle_assets.serving.convention import EDGES, Edge
 
 _MOST_CANDIDATES = 4
-
-
-def texts_to_judge(reading: Reading, calibration: Calibration) -> Iterator[str]:
-    """Every text whose ids `judge` asks for."""
-    if not reading.unusable and reading.situation is not None:
-        yield from texts_to_invert(reading, group_of(reading, calibration))
 
 
 def judge(reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt: PromptVerdict) -> Reconstruction:

@@ -7,7 +7,7 @@ texts as they stand, and how that would change with a blank less or white space 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -147,14 +147,6 @@ def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:
         without_blank=sum(blanks) if len(blanks) == 2 or (blanks and sometimes) else None,
         with_lost=tuple(min(pair) for pair in zip(one.with_lost, other.with_lost, strict=True)),
     )
-
-
-def texts_to_count(reading: Reading, layout: Layout) -> Iterator[str]:
-    """Every text whose count `observe` asks for."""
-    yield from layout.output.segments()
-    respaced = with_python_spacing(layout.output)
-    if respaced is not None:
-        yield from respaced.segments()
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,16 +1,17 @@
-"""Exchanges in, verdicts out: calibration over the whole, then judgement, batch by batch."""
+"""Exchanges in, verdicts out: what each says to calibration, what all say together, then a verdict for each."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.judgement import find, group_of, judge, texts_to_judge
-from eagle_assets.reconstruction.observation import Observation, observe, texts_to_count
+from eagle_assets.reconstruction.judgement import find, group_of, judge
+from eagle_assets.reconstruction.observation import Observation, observe
 from eagle_assets.reconstruction.prompts import (
     TEMPLATE,
     Kind,
@@ -26,65 +27,75 @@ from eagle_assets.reconstruction.reading import Reading, read
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.targets.kimi import kimi_vocabulary
 from eagle_assets.targets.prompt import PromptError
-from eagle_assets.targets.target import Target
 
-_BATCH = 256  # exchanges read at once: memory stays flat, texts are encoded on all cores
 _PROMPTS_PER_GROUP = 32  # rendered prompts of a kind that are enough to see how a provider renders them
+
+
+class Seen(NamedTuple):
+    """What an exchange says to calibration; None where it says nothing.
+
+    `group` is (model, provider, streamed, kind of prompt); only its first few exchanges have their prompt rendered.
+    """
+
+    group: tuple[str, str | None, bool, Kind]
+    observation: Observation | None
+    prompt: PromptObservation | None
 
 
 def calibrate(exchanges: Iterable[Exchange]) -> Calibration:
     """The calibration that these exchanges lead to; only small observations of them are kept."""
-    prompts: list[PromptObservation] = []
-    seen = list(observations(exchanges, prompts))
-    return calibrate_observations(seen, calibrate_prompts(prompts))
+    return calibrate_seen(seen_in(exchanges))
+
+
+def calibrate_seen(seen: Iterable[Seen]) -> Calibration:
+    """The calibration that all that was seen leads to, in the order of the exchanges, however it was divided."""
+    of_group: Counter[tuple[str, str | None, bool, Kind]] = Counter()
+    observed, prompts = [], []
+    for group, observation, prompt in seen:
+        of_group[group] += 1
+        if prompt is not None and of_group[group] <= _PROMPTS_PER_GROUP:
+            prompts.append(prompt)
+        elif observation is not None and observation.prompt_offset is not None:
+            observation = replace(observation, prompt_offset=None)
+        if observation is not None:
+            observed.append(observation)
+    return calibrate_observations(observed, calibrate_prompts(prompts))
+
+
+def observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
+    """What exchanges say of the conventions they were served under, in order; those that say nothing are left out."""
+    return (seen.observation for seen in seen_in(exchanges) if seen.observation is not None)
+
+
+def seen_in(exchanges: Iterable[Exchange]) -> Iterator[Seen]:
+    """What each usable exchange says, in order."""
+    of_group: Counter[tuple[str, str | None, bool, Kind]] = Counter()
+    for reading in map(read, exchanges):
+        situation = reading.situation
+        if reading.unusable or situation is None:
+            continue
+        group = (situation.target.name, reading.provider, situation.streamed, kind_of(reading.exchange.request))
+        of_group[group] += 1
+        prompt = observe_prompt(reading) if of_group[group] <= _PROMPTS_PER_GROUP else None
+        offset = None if prompt is None else prompt.differences[TEMPLATE]
+        yield Seen(group, observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset), prompt)
 
 
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
     """A verdict for each exchange, in order. Never raises for what a server sent."""
-    for reading, texts, prompt in _prepared(exchanges, calibration):
-        yield judge(reading, calibration, texts, prompt)
+    for reading in map(read, exchanges):
+        yield judge(reading, calibration, EncodedTexts(kimi_vocabulary()), _judged_prompt(reading, calibration))
 
 
 def findings(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[tuple[Reading, Reconstruction]]:
     """What is found in each exchange, in order, before it is weighed."""
-    for reading, texts, prompt in _prepared(exchanges, calibration):
+    for reading in map(read, exchanges):
+        texts, prompt = EncodedTexts(kimi_vocabulary()), _judged_prompt(reading, calibration)
         yield reading, find(reading, group_of(reading, calibration), texts, prompt)
 
 
-def _prepared(
-    exchanges: Iterable[Exchange], calibration: Calibration
-) -> Iterator[tuple[Reading, EncodedTexts, PromptVerdict]]:
-    for batch in _batches(exchanges):
-        readings = [read(exchange) for exchange in batch]
-        texts = EncodedTexts(kimi_vocabulary(), (t for r in readings for t in texts_to_judge(r, calibration)))
-        for reading in readings:
-            prompt = judge_prompt(reading, _renderings(reading), calibration.prompts.of(reading))
-            yield reading, texts, prompt
-
-
-def observations(
-    exchanges: Iterable[Exchange], prompts: list[PromptObservation] | None = None
-) -> Iterator[Observation]:
-    """What exchanges say of the conventions they were served under, in order; those that say nothing are left out.
-
-    What they say of how prompts are rendered is added to `prompts`.
-    """
-    rendered: Counter[tuple[Target, str | None, bool, Kind]] = Counter()
-    for batch in _batches(exchanges):
-        pairs = [(r, r.layouts[0]) for r in map(read, batch) if not r.unusable and r.situation is not None]
-        texts = EncodedTexts(kimi_vocabulary(), (t for r, layout in pairs for t in texts_to_count(r, layout)))
-        for reading, layout in pairs:
-            situation = reading.situation
-            assert situation is not None
-            kind = kind_of(reading.exchange.request)
-            group = (situation.target, reading.provider, situation.streamed, kind)
-            prompt = observe_prompt(reading) if rendered[group] < _PROMPTS_PER_GROUP else None
-            rendered[group] += 1
-            if prompt is not None and prompts is not None:
-                prompts.append(prompt)
-            observation = observe(reading, layout, texts, None if prompt is None else prompt.differences[TEMPLATE])
-            if observation is not None:
-                yield observation
+def _judged_prompt(reading: Reading, calibration: Calibration) -> PromptVerdict:
+    return judge_prompt(reading, _renderings(reading), calibration.prompts.of(reading))
 
 
 def _renderings(reading: Reading) -> dict[str, list[int]] | None:
@@ -94,9 +105,3 @@ def _renderings(reading: Reading) -> dict[str, list[int]] | None:
         return renderings(reading.situation.target, reading.exchange.request)
     except PromptError:
         return None
-
-
-def _batches(exchanges: Iterable[Exchange]) -> Iterator[Sequence[Exchange]]:
-    iterator = iter(exchanges)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from functools import cache, lru_cache
+from importlib import import_module
 from itertools import count, groupby
+from types import ModuleType
 from typing import Any
 
 from eagle_assets.targets.target import Target
@@ -116,12 +119,24 @@ class _PassingTokenizer:
 
 @cache
 def _renderer(target: Target, thinking: bool) -> Any:
-    from renderers import KimiK2Renderer, KimiK25Renderer, KimiK25RendererConfig
-
-    tokenizer = _PassingTokenizer(target)
+    renderers, tokenizer = _renderers(), _PassingTokenizer(target)
     if target.thinking == "never":
-        return KimiK2Renderer(tokenizer)
-    return KimiK25Renderer(tokenizer, KimiK25RendererConfig(thinking=thinking))
+        return renderers.KimiK2Renderer(tokenizer)
+    return renderers.KimiK25Renderer(tokenizer, renderers.KimiK25RendererConfig(thinking=thinking))
+
+
+@cache
+def _renderers() -> Any:
+    """The package, without its client for an inference server: that imports the whole of `openai`, which takes longer
+    than most files of exchanges take to judge."""
+    client = ModuleType("renderers.client")
+    client.__getattr__ = lambda name: None  # type: ignore[method-assign]
+    sys.modules.setdefault(client.__name__, client)
+    try:
+        return import_module("renderers")
+    finally:
+        if sys.modules[client.__name__] is client:
+            del sys.modules[client.__name__]
 
 
 def _declared_as_json(tools: list[dict[str, Any]]) -> dict[str, Any]:

@@ -23,9 +23,6 @@ import splintr
 MAX_CHARACTERS_PER_ENCODE = 400_000
 MAX_RUN_OF_BLANKS_OR_NONBLANKS = 25_000
 
-# `\s` is what str.isspace says of one character, which is what Kimi's tokenizer asks.
-_RUN = re.compile(r"\s+|\S+")
-
 Ids = npt.NDArray[np.uint32]
 
 
@@ -168,13 +165,17 @@ def cut_like_kimi(text: str) -> Iterator[str]:
         yield from _cut_long_runs(text[start : start + MAX_CHARACTERS_PER_ENCODE])
 
 
+@cache
+def _runs_longer_than(limit: int) -> re.Pattern[str]:
+    """Runs of more than `limit` blanks or non-blanks; a search begins only where a run does, so none takes long."""
+    # `\s` is what str.isspace says of one character, which is what Kimi's tokenizer asks.
+    return re.compile(rf"(?<!\s)\s{{{limit + 1},}}|(?<!\S)\S{{{limit + 1},}}")
+
+
 def _cut_long_runs(text: str) -> Iterator[str]:
     limit = MAX_RUN_OF_BLANKS_OR_NONBLANKS
     cuts = [
-        cut
-        for run in _RUN.finditer(text)
-        if run.end() - run.start() > limit
-        for cut in range(run.start() + limit, run.end(), limit)
+        cut for run in _runs_longer_than(limit).finditer(text) for cut in range(run.start() + limit, run.end(), limit)
     ]
     for start, end in pairwise([0, *cuts, len(text)]):
         yield text[start:end]

@@ -119,7 +119,7 @@ def test_long_input_is_cut_as_kimi_cuts_it(text: str, longest_run: int, most: in
 
 def test_every_character_is_blank_or_not_as_python_says() -> None:
     text = "".join(chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000)
-    runs = list(vocabulary_module._RUN.finditer(text))
+    runs = list(vocabulary_module._runs_longer_than(0).finditer(text))
     assert "".join(run[0] for run in runs) == text
     assert all(len({character.isspace() for character in run[0]}) == 1 for run in runs)
 
