@@ -300,7 +300,8 @@ def sandbox(port: int, truth: Path | None, faults: tuple[str, ...], replay: Path
 def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
     """Materialise datasets through Dagster: collect, reconstruct, audit, and write the shards.
 
-    Datasets that are bought need OPENROUTER_API_KEY. Status 1 where something was refused, with the reason.
+    Datasets that are bought need OPENROUTER_API_KEY. Status 1 where something was refused, 3 where the budget or a
+    limit ended the buying before every prompt was asked; with the reason.
 
     \b
     Examples:
@@ -322,7 +323,7 @@ def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
         except (ConfigurationError, RunRefused) as error:
             fail(str(error))
         page.conclude(summary)
-    sys.exit(0 if summary.succeeded else 1)
+    sys.exit(1 if not summary.succeeded else 3 if summary.ended_early else 0)
 
 
 @main.command()

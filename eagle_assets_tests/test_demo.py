@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from eagle_assets.demo.__main__ import MARKER, DemoRefused, fresh_home, show_page
+from eagle_assets.demo.incidents import incidents
 from eagle_assets.demo.naive import encoded_as_it_stands
 from eagle_assets.demo.score import VerdictScore, score
 from eagle_assets.lake.audit import Check
@@ -115,6 +116,24 @@ def test_what_the_verdicts_are_compared_with_is_each_text_encoded_as_it_stands()
     ]
 
 
+def test_what_a_run_met_is_said_in_a_line_each() -> None:
+    calibration = [{"provider": "a", "refused": None}, {"provider": "b", "refused": "requantised weights (fp4)"}]
+    retries = [
+        {"status": 429, "attempts": 2, "prompts_without_answer": 0},
+        {"status": 200, "attempts": 1, "prompts_without_answer": 1},
+    ]
+    row = {"dataset": "B7", "prompts": 30, "answers": 20, "spent_usd": 0.13, "beyond_budget": 10}
+    lines = list(incidents(calibration, retries, [row, {**row, "dataset": "B8", "beyond_budget": None}], {"B7": 0.15}))
+    assert lines == [
+        "Calibration refused 1 of 2 providers, which were never asked: b (requantised weights (fp4)).",
+        "3 attempts failed on the way and were made again (2 × HTTP 429, 1 × an error or a cut inside 200): "
+        "1 of the prompts got no answer.",
+        "B7 may cost $0.15, and its buying ended there: 20 of 30 prompts were answered for $0.1300, 10 found no room "
+        "for their worst case, and what was bought went on into the shards.",
+    ]
+    assert list(incidents([], [], [], {})) == []
+
+
 def test_the_demo_empties_only_its_own_home(tmp_path: Path) -> None:
     precious = tmp_path / "data" / "raw_responses.parquet"
     precious.parent.mkdir()
@@ -148,6 +167,8 @@ def test_a_local_and_a_bought_dataset_through_dagster(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No response is called exact and is not" in done.stdout
     assert "of all 30 answers" in done.stdout
+    assert "Calibration refused 2 of 8 providers" in done.stdout
+    assert "attempts failed on the way and were made again" in done.stdout
     with duckdb.connect(home / "eagle.duckdb", read_only=True) as connection:
         datasets = connection.sql("SELECT DISTINCT dataset FROM training_shards ORDER BY 1").fetchall()
         wrong = connection.sql(

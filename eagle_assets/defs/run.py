@@ -16,6 +16,7 @@ from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.defs.limits import limits_of_a_tick, run_config
 from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import ENDED_EARLY
 from eagle_assets.defs.progress import OnProgress, shown_by
 from eagle_assets.lake.home import Home, write_atomically
 
@@ -32,13 +33,15 @@ class RunRefused(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one asset of one dataset. `reason` is why it was refused or not reached, else what came of it."""
+    """What became of one asset of one dataset. `reason` is why it was refused or not reached, else what came of it;
+    `ended_early` why not all was made that could be."""
 
     asset: str
     dataset: str | None
     status: Literal["materialised", "refused", "not reached"]
     reason: str
     seconds: float = 0.0
+    ended_early: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class RunSummary:
     @property
     def refused(self) -> tuple[Outcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.status == "refused")
+
+    @property
+    def ended_early(self) -> tuple[Outcome, ...]:
+        """The budget or a limit ended these, and what was made until then is published."""
+        return tuple(outcome for outcome in self.outcomes if outcome.ended_early is not None)
 
     @property
     def succeeded(self) -> bool:
@@ -158,7 +166,9 @@ class _Run:
             if asset in failures:
                 yield Outcome(asset, dataset, "refused", failures[asset], time.monotonic() - began)
             elif asset in done:
-                yield Outcome(asset, dataset, "materialised", _rows(done[asset]), seconds[asset])
+                ended = _text(done[asset], ENDED_EARLY)
+                rows = f"{_rows(done[asset])}, ended early" if ended else _rows(done[asset])
+                yield Outcome(asset, dataset, "materialised", rows, seconds[asset], ended)
             else:
                 stopper = next(iter(failures), "the run")
                 yield Outcome(asset, dataset, "not reached", f"{stopper} did not succeed")
@@ -208,6 +218,11 @@ def _failure(event: dg.DagsterEvent) -> str:
 def _is_interruption(event: dg.DagsterEvent) -> bool:
     error = event.step_failure_data.error
     return error is not None and error.cls_name in ("DagsterExecutionInterruptedError", "KeyboardInterrupt")
+
+
+def _text(event: dg.DagsterEvent, name: str) -> str | None:
+    entry = event.materialization.metadata.get(name)
+    return str(entry.value) if entry is not None else None
 
 
 def _rows(event: dg.DagsterEvent) -> str:

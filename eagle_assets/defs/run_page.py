@@ -77,7 +77,11 @@ class RunPage:
         self.console.print(outcome.status, outcome.reason, sep=": ", markup=False)
 
     def conclude(self, summary: RunSummary) -> None:
-        """Show what was refused and why; nothing where nothing was."""
+        """Show what ended early or was refused, and why; nothing where nothing was."""
+        if summary.ended_early:
+            self.console.print("\n[bold]Ended early[/]")
+            for outcome in summary.ended_early:
+                self.console.print(f"{outcome.dataset} {outcome.asset}: {outcome.ended_early}", markup=False)
         if not summary.succeeded:
             self.console.print("\n[bold]Refused[/]")
             for outcome in summary.refused:

@@ -23,6 +23,7 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
     what was bought, what can be trusted and why.
     """
     from eagle_assets.lake.catalogue import CatalogueError, build_catalogue
+    from eagle_assets.lake.queries import run_query
     from eagle_assets.openrouter.ledger import LedgerError, budget_totals
     from eagle_assets.report.page import figures_of, obstacles, write_report
 
@@ -33,6 +34,13 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
         totals = budget_totals(home.root, configuration)
     caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
     missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, DATASETS.get_partition_keys())]
+    overview = run_query(home, "overview").as_objects()
+    missing += [
+        f"- **{row['dataset']}**: {row['beyond_budget']} of {row['prompts']} prompts found no room in the budget; "
+        "what was bought is in the shards"
+        for row in overview
+        if row["beyond_budget"]
+    ]
     return dg.MaterializeResult(
         metadata={
             "report, to open in a browser": dg.MetadataValue.path(report),

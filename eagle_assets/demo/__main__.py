@@ -94,6 +94,7 @@ def _what_came_of(outcome: Outcome) -> str:
 
 def show_page(home: Home, truth_file: Path, console: Console) -> int:
     """Print the closing page; returns 1 where a response is called exact and is not, or none could be scored."""
+    from eagle_assets.demo.incidents import incidents
     from eagle_assets.demo.naive import naively_right
     from eagle_assets.demo.page import closing_page
     from eagle_assets.demo.score import false_exact, score
@@ -103,14 +104,21 @@ def show_page(home: Home, truth_file: Path, console: Console) -> int:
     here = Path.cwd()
     folder = home.root.relative_to(here) if home.root.is_relative_to(here) else home.root
     console.print()
+    overview = run_query(home, "overview").as_objects()
+    bought = load_configuration(PACKAGED_DATASETS_FILE).bought
     for part in closing_page(
-        overview=run_query(home, "overview").as_objects(),
+        overview=overview,
         providers=run_query(home, "providers").as_objects(),
         scores=scores,
         naive=naively_right(home, truth_file),
         blind=run_query(home, "blind_error").as_objects(),
         doubtful=run_query(home, "may_be_wrong").as_objects(),
-        never_asked=load_configuration(PACKAGED_DATASETS_FILE).routing.as_request()["ignore"],
+        met=incidents(
+            run_query(home, "calibration").as_objects(),
+            run_query(home, "retries").as_objects(),
+            overview,
+            {name: dataset.budget_usd for name, dataset in bought.items() if dataset.budget_usd is not None},
+        ),
         home=folder,
         truth_file=folder / truth_file.name,
     ):

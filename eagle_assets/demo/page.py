@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,13 @@ def closing_page(
     naive: tuple[int, int],
     blind: Sequence[Mapping[str, Any]],
     doubtful: Sequence[Mapping[str, Any]],
-    never_asked: Sequence[str],
+    met: Iterable[str],
     home: Path,
     truth_file: Path,
 ) -> Iterator[RenderableType]:
     """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names, as
     `blind` of `blind_error`, `doubtful` of `may_be_wrong`; `naive` are the answers that come out right when their text
-    is encoded as it stands, and all answers.
+    is encoded as it stands, and all answers; `met` are the sentences of `incidents`.
     """
     yield Rule("What came of each dataset")
     yield _overview(overview)
@@ -47,6 +47,10 @@ def closing_page(
         "sandbox's providers, and turned back into ids; attempts that failed on the way count as unusable. Dollars are "
         "the sandbox's: nothing was spent."
     )
+    yield Rule("What it met on the way")
+    for sentence in met:
+        yield Padding(Text(f"• {sentence}"), (0, 0, 0, 2))
+    yield Text()
     yield Rule("The verdicts against the truth")
     yield _note("The sandbox knew the ids behind each text and kept them to itself. Were the verdicts right?")
     yield _scores(scores)
@@ -59,7 +63,6 @@ def closing_page(
         yield _note(_what_may_be_wrong(blind, doubtful))
     yield Rule("The providers")
     yield _providers(providers)
-    yield _note(f"Never asked, because they serve requantised weights: {', '.join(never_asked)}.")
     yield Rule("Where everything lies")
     yield _aligned(
         {

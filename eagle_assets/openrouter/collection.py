@@ -145,12 +145,13 @@ class Collection:
 
     async def _answer(self, question: Question) -> None:
         attempts: list[Ended] = []
-        first = await self._attempt(question, attempts)
-        if first is not None and first.outcome == "retry":
-            await self._try_again(question, attempts)
+        ended = await self._attempt(question, attempts)
+        if ended is not None and ended.outcome == "retry":
+            ended = await self._try_again(question, attempts)
+        if ended is None and self.stopped is None:
+            self.beyond_budget.append(question)
+            return
         if not attempts:
-            if self.stopped is None:
-                self.beyond_budget.append(question)
             return
         last = attempts[-1]
         self.answered += last.outcome == "answered"
@@ -160,8 +161,8 @@ class Collection:
             self._stop(str(last.reason))
         self._show()
 
-    async def _try_again(self, question: Question, attempts: list[Ended]) -> None:
-        """The attempts after the first, which has failed."""
+    async def _try_again(self, question: Question, attempts: list[Ended]) -> Ended | None:
+        """The attempts after the first, which has failed; None where the next one was not to be made."""
         made = iter(attempts[:1])
 
         async def attempt() -> Ended | None:
@@ -172,9 +173,10 @@ class Collection:
             stop=stop_after_attempt(self._timing.attempts),
             wait=self._wait,
             sleep=self._sleep,
-            retry_error_callback=lambda state: None,
+            retry_error_callback=lambda _: attempts[-1],
         )
-        await retrying(attempt)
+        last: Ended | None = await retrying(attempt)
+        return last
 
     async def _attempt(self, question: Question, attempts: list[Ended]) -> Ended | None:
         """One attempt, added to `attempts`; None where it was not to be made."""

@@ -51,7 +51,7 @@ def write_report(home: Home, configuration: Configuration, path: Path | None = N
 
 def report(home: Home, configuration: Configuration) -> str:
     """The page. Raises CatalogueError."""
-    overview = run_query(home, "overview").as_objects()
+    overview = run_query(home, "overview")
     vocabulary = target_named(configuration.target).vocabulary
     figures = figures_of(home)
     with duckdb.connect(home.catalogue, read_only=True) as connection:
@@ -76,11 +76,12 @@ def report(home: Home, configuration: Configuration) -> str:
         budget_usd=configuration.budget_usd,
         spent_usd=whole["spent_usd"] if whole else 0.0,
         figures=figures,
-        trained_tokens=sum(row["tokens_to_learn"] or 0 for row in overview),
+        trained_tokens=sum(row["tokens_to_learn"] or 0 for row in overview.as_objects()),
         shard_rows=len(rows),
         usd_per_million=_usd_per_million(prices),
         obstacles=obstacles(home, list(configuration.datasets)),
-        overview=run_query(home, "overview"),
+        beyond_budget=[row for row in overview.as_objects() if row["beyond_budget"]],
+        overview=overview,
         providers=_providers(home, prices),
         verdicts=[
             (verdict, figures.by_verdict[verdict], figures.tokens[verdict]) for verdict in pictures.VERDICT_COLOURS

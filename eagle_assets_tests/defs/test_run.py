@@ -14,6 +14,8 @@ from rich.console import Console
 from eagle_assets.defs.run import RunRefused, materialise
 from eagle_assets.defs.run_page import RunPage
 from eagle_assets.lake.audit import require
+from eagle_assets.lake.queries import run_query
+from eagle_assets.report.page import report_path
 from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_local_responses, write_prompts
 
 
@@ -31,6 +33,34 @@ def test_answers_that_contradict_themselves_stop_their_dataset_and_no_other(plac
     assert {(o.asset, o.dataset) for o in summary.outcomes if o.status == "not reached"} == {("training_shards", "B1")}
     assert require(place.home, "training_shards", "B3").audit.rows == 4
     assert place.home.catalogue.exists()
+
+
+def test_a_budget_that_ends_early_says_so_everywhere_and_what_was_bought_goes_on(place: Place) -> None:
+    questions = (*QUESTIONS, *(f"What is {n} + {n}?" for n in range(20)))
+    write_prompts(place.folder / "B3.jsonl", questions)
+    write_datasets(place.folder, budget_usd=0.007)
+    result = ended(place, "B3")
+    assert result.returncode == 3, result.stdout + result.stderr
+    audit = require(place.home, "raw_responses", "B3").audit
+    answers, beyond = audit.counts["answers"], audit.counts["beyond_budget"]
+    assert len(QUESTIONS) < answers < len(questions)
+    assert answers + beyond == len(questions)
+    assert audit.counts["spent_usd"] <= 0.007
+    assert require(place.home, "training_shards", "B3").audit.rows == answers
+    said = f"B3 raw_responses: the budget ends here: {beyond:.0f} prompts of B3 might cost more than"
+    assert said in " ".join(result.stdout.split("Ended early")[1].split())
+    (row,) = run_query(place.home, "overview", "B3").as_objects()
+    assert (row["answers"], row["beyond_budget"], row["shard_rows"]) == (answers, beyond, answers)
+    assert f"; {beyond:.0f} found no room for their worst case" in report_path(place.home).read_text(encoding="utf-8")
+    (check,) = (c for c in require(place.home, "prompts", "B3").audit.checks if c.name == "dataset_fits_budget")
+    assert "the buying may end before every prompt is asked" in check.sentence
+    assert check.numbers["probably_usd"] < check.numbers["worst_case_usd"]
+    # Once there is more to spend, the rest is asked and nothing twice.
+    write_datasets(place.folder, budget_usd=1)
+    with place.instance() as instance:
+        summary = materialise(["B3"], "training_shards", instance)
+    assert (summary.succeeded, summary.ended_early) == (True, ())
+    assert require(place.home, "raw_responses", "B3").audit.counts["answers"] == len(questions)
 
 
 def test_a_tick_without_a_daemon_asks_no_more_than_its_limit(place: Place) -> None:

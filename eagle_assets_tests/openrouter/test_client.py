@@ -17,6 +17,7 @@ from eagle_assets.configuration import Configuration, Settings
 from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionError, CollectionSummary, collect_missing
 from eagle_assets.openrouter.collection import retry_after
+from eagle_assets.openrouter.entries import Tick
 from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.openrouter.progress import Progress
@@ -59,6 +60,7 @@ def collect(
     dataset: str = "B3",
     timing: Timing = QUICK,
     limit: int | None = None,
+    tick: Tick | None = None,
     on_progress: Any = None,
     **more: Any,
 ) -> CollectionSummary:
@@ -72,6 +74,7 @@ def collect(
         settings(router, key),
         counts,
         on_progress,
+        tick=tick,
         limit=limit,
         timing=timing,
     )
@@ -234,6 +237,23 @@ def test_the_budget_ends_a_run_with_a_sentence_and_is_never_passed(tmp_path: Pat
         rest = collect(tmp_path, router, *texts)
         assert (rest.answered, rest.stopped) == (summary.beyond_budget, None)
     assert set(router.asked.values()) == {1}
+
+
+def test_a_cost_that_is_settled_makes_room_in_the_same_run(tmp_path: Path) -> None:
+    texts = [f"p{i}" for i in range(10)]
+    with serving(Router({"p0": ["no cost"]}, price="0.00001")) as router:
+        summary = collect(tmp_path, router, *texts, budget_usd=0.0225)
+    assert (summary.answered, summary.beyond_budget, summary.stopped) == (10, 0, None)
+    assert spent(tmp_path) == pytest.approx(10 * COST_USD)
+
+
+def test_the_budget_of_one_run_leaves_the_rest_to_the_next(tmp_path: Path) -> None:
+    texts = [f"p{i}" for i in range(10)]
+    with serving(Router()) as router:
+        summary = collect(tmp_path, router, *texts, tick=Tick("first", 0.0045))
+        assert (summary.answered, summary.beyond_budget, summary.left) == (4, 0, 6)
+        assert summary.stopped == "the $0.0045 of this run end here: 6 prompts are for the next one"
+        assert collect(tmp_path, router, *texts, tick=Tick("next")).answered == 6
 
 
 def test_a_limit_bounds_the_prompts_of_one_run(tmp_path: Path) -> None:

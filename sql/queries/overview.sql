@@ -1,4 +1,4 @@
--- What became of each dataset, from prompts to training shards?
+-- What became of each dataset, from prompts to training shards? `beyond_budget` prompts found no room in the budget.
 WITH
     asked AS (SELECT dataset, count(*) AS prompts FROM prompts GROUP BY dataset),
     answered AS (
@@ -9,6 +9,11 @@ WITH
             sum(cost_usd) AS spent_usd
         FROM raw_responses
         GROUP BY dataset
+    ),
+    ended AS (
+        SELECT dataset, counts['beyond_budget']::BIGINT AS beyond_budget
+        FROM audits
+        WHERE stage = 'raw_responses' AND is_current
     ),
     judged AS (
         SELECT
@@ -30,6 +35,7 @@ SELECT
     dataset,
     prompts,
     answers,
+    beyond_budget,
     failed_attempts,
     exact,
     consistent,
@@ -42,6 +48,7 @@ SELECT
 FROM asked
 FULL JOIN answered USING (dataset)
 FULL JOIN judged USING (dataset)
+LEFT JOIN ended USING (dataset)
 FULL JOIN sharded USING (dataset)
 WHERE asked_for(dataset)
 ORDER BY dataset;

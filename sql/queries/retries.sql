@@ -3,7 +3,11 @@ WITH
     answered AS (SELECT DISTINCT dataset, prompt_id FROM raw_responses WHERE outcome = 'answered')
 SELECT
     dataset,
-    coalesce(provider, 'not named') AS provider,
+    coalesce(
+        provider,
+        try(json_extract_string(decode(body), '$.error.metadata.provider_name')),
+        'not named'
+    ) AS provider,
     outcome,
     status,
     regexp_replace(coalesce(reason, transport_error, 'not said'), '[0-9]{3,}', '…', 'g') AS cause,
