@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.files import exchange_of_line, read_calibration, write_calibration
-from eagle_assets.reconstruction.reconstruct import calibrate
-from eagle_assets.reconstruction.sampling import lines_of, sampled_lines
+from eagle_assets.reconstruction.files import read_calibration, write_calibration
+from eagle_assets.reconstruction.pieces import Judged, judge_span, look_at, make_ready
+from eagle_assets.reconstruction.reconstruct import calibrate_seen
+from eagle_assets.reconstruction.sampling import survey
 from eagle_assets.reconstruction.summary import Summary
-from eagle_assets.reconstruction.workers import judge_lines
+from eagle_assets.reconstruction.workers import workers
+
+_WORTH_WORKERS = 2**22  # bytes; less is done before a worker has started
+_LINES_AT_ONCE = 32  # that a worker looks at for calibration
 
 
 def reconstruct_files(
@@ -28,31 +33,35 @@ def reconstruct_files(
     """
     console = Console(stderr=True)
     started = time.monotonic()
-    with _bar(console, files) as (bar, task):
+    large = sum(file.stat().st_size for file in files) >= _WORTH_WORKERS
+    with _bar(console, files) as (bar, task), workers(make_ready, large) as at_work:
+        found = survey(files)
         if calibration_file is not None:
             calibration = read_calibration(calibration_file)
         else:
             bar.update(task, description="calibrating")
-            calibration = calibrate(exchange_of_line(text, place, order) for place, order, text in sampled_lines(files))
+            samples = (found.sample[i : i + _LINES_AT_ONCE] for i in range(0, len(found.sample), _LINES_AT_ONCE))
+            calibration = calibrate_seen(seen for part in at_work.map(look_at, samples) for seen in part)
         if save_calibration is not None:
             write_calibration(calibration, save_calibration)
         bar.update(task, description="reconstructing")
-        summary = _write(calibration, files, output, bar, task)
+        judged = at_work.map(partial(judge_span, pickled_calibration=pickle.dumps(calibration)), found.pieces)
+        summary = _write(judged, output, bar, task)
     _conclude(console, summary, time.monotonic() - started, output)
 
 
-def _write(calibration: Calibration, files: Sequence[Path], output: Path, bar: Progress, task: TaskID) -> Summary:
+def _write(judged: Iterable[Judged], output: Path, bar: Progress, task: TaskID) -> Summary:
     summary = Summary()
-    partial = output.with_name(f".{output.name}.{os.getpid()}")
+    aside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        with partial.open("wb") as out:
-            for verdicts, of_piece, read in judge_lines(lines_of(files), calibration):
-                out.write(verdicts)
-                summary.add_all(of_piece)
-                bar.advance(task, read)
-        partial.replace(output)
+        with aside.open("wb") as out:
+            for piece in judged:
+                out.write(piece.verdicts)
+                summary.add_all(piece.summary)
+                bar.advance(task, piece.read)
+        aside.replace(output)
     finally:
-        partial.unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
     return summary
 
 

@@ -12,10 +12,10 @@ import msgspec
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_json
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.lines import lines_of
 from eagle_assets.reconstruction.losses import Rate, Rates
 from eagle_assets.reconstruction.observation import IndexRisk
 from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
-from eagle_assets.reconstruction.sampling import lines_of
 from eagle_assets.serving.convention import Edge
 
 

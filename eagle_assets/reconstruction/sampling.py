@@ -1,55 +1,67 @@
-"""Which lines of large files are enough to calibrate on: some hundreds of each provider, evenly over the files."""
+"""Large files looked through once: the pieces in which they are judged, and the lines that are enough to calibrate on.
+
+Those are some hundreds of each provider, evenly over the files.
+"""
 
 from __future__ import annotations
 
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+from eagle_assets.reconstruction.lines import Span, spans_of
 
 MOST_OF_A_GROUP = 600
 """Exchanges of one provider and way of serving from which more change nothing that a verdict depends on."""
+
+_LINES_OF_A_PIECE, _BYTES_OF_A_PIECE = 256, 2**21  # what is judged in one go: some tenths of a second
 
 _PROVIDER = re.compile(rb'"provider"\s*:\s*"([^"\\]*)"')
 _STREAMED = re.compile(rb'"stream"\s*:\s*true')
 
 
-class Line(NamedTuple):
-    """A line with the place where it stands, for messages, and its number among all lines."""
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """`pieces` are all lines, in order; `sample` the lines to calibrate on: every one of a small group, every n-th of
+    a large one."""
 
-    place: str
-    order: int
-    text: bytes
+    pieces: list[Span]
+    sample: list[Span]
 
 
-def sampled_lines(paths: Iterable[Path]) -> Iterator[Line]:
-    """The lines of the exchanges to calibrate on: every one of a small group, every n-th of a large one.
-
-    Groups are told apart by a look at the bytes, which need be right only as a rule.
-    """
+def survey(paths: Iterable[Path]) -> Survey:
+    """Look through files once. Groups are told apart by their bytes, which need be right only as a rule."""
     paths = list(paths)
     groups: dict[tuple[bytes, bool], int] = {}
-    group_of_line = array("I")
-    for _, _, line in lines_of(paths):
+    group_of, places = array("L"), array("Q")  # of each line; a place is the file, the start and the number in the file
+    pieces: list[Span] = []
+    size = _BYTES_OF_A_PIECE
+    for span, line in spans_of(paths):
         provider = _PROVIDER.search(line)
         key = (provider[1] if provider else b"", _STREAMED.search(line) is not None)
-        group_of_line.append(groups.setdefault(key, len(groups)))
-    step = {group: -(-size // MOST_OF_A_GROUP) for group, size in Counter(group_of_line).items()}
+        group_of.append(groups.setdefault(key, len(groups)))
+        places.extend((paths.index(span.path), span.start, span.number))
+        if size >= _BYTES_OF_A_PIECE or pieces[-1].lines == _LINES_OF_A_PIECE or pieces[-1].path != span.path:
+            pieces.append(span)
+            size = 0
+        else:
+            pieces[-1] = pieces[-1]._replace(lines=pieces[-1].lines + 1)
+        size += len(line)
+    sample = [
+        Span(paths[places[3 * order]], places[3 * order + 1], 1, places[3 * order + 2], order)
+        for order in _every_nth(group_of)
+    ]
+    return Survey(pieces, sample)
+
+
+def _every_nth(group_of: Sequence[int]) -> Iterator[int]:
+    """Positions of the members of small groups, and of every n-th of a large one."""
+    step = {group: -(-size // MOST_OF_A_GROUP) for group, size in Counter(group_of).items()}
     seen: Counter[int] = Counter()
-    for group, found in zip(group_of_line, lines_of(paths), strict=True):
+    for position, group in enumerate(group_of):
         if seen[group] % step[group] == 0:
-            yield found
+            yield position
         seen[group] += 1
-
-
-def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
-    """Each line of the files that is not blank."""
-    order = count()
-    for path in paths:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield Line(f"{path.name}:{number}", next(order), line)

@@ -119,15 +119,15 @@ class _PassingTokenizer:
 
 @cache
 def _renderer(target: Target, thinking: bool) -> Any:
-    renderers, tokenizer = _renderers(), _PassingTokenizer(target)
+    renderers, tokenizer = load_renderers(), _PassingTokenizer(target)
     if target.thinking == "never":
         return renderers.KimiK2Renderer(tokenizer)
     return renderers.KimiK25Renderer(tokenizer, renderers.KimiK25RendererConfig(thinking=thinking))
 
 
 @cache
-def _renderers() -> Any:
-    """The package, without its client for an inference server: that imports the whole of `openai`, which takes longer
+def load_renderers() -> Any:
+    """The package `renderers`, without its client for a server: that imports the whole of `openai`, which takes longer
     than most files of exchanges take to judge."""
     client = ModuleType("renderers.client")
     client.__getattr__ = lambda name: None  # type: ignore[method-assign]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from eagle_assets.reconstruction import command, sampling
+from eagle_assets.reconstruction.command import reconstruct_files
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM
 from eagle_assets_tests.reconstruction.served_exchanges import document, some_outputs
 
@@ -112,3 +114,17 @@ def test_mistakes_of_the_user_are_a_sentence(tmp_path: Path) -> None:
         assert "Traceback" not in run.stderr
         assert run.stderr.strip()
         assert not out.exists()
+
+
+def test_workers_say_what_one_process_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, alone, shared = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "alone", tmp_path / "shared"
+    lines = answers(12)
+    files[0].write_bytes(b"\n\n".join([b"{", *lines[:30]]))
+    files[1].write_bytes(b"\n".join([*lines[30:], b"malformed"]))
+    reconstruct_files(files, alone, None, None)
+    monkeypatch.setattr(command, "_WORTH_WORKERS", 0)
+    monkeypatch.setattr(sampling, "_LINES_OF_A_PIECE", 7)
+    reconstruct_files(files, shared, None, None)
+    assert shared.read_bytes() == alone.read_bytes()
+    assert len(written(shared)) == len(lines) + 2
+    assert written(shared)[-1]["exchange_id"] == "b.jsonl:19"
