@@ -25,6 +25,7 @@ class Settings(BaseSettings):
     home: Path = Field(default=Path("data"), validation_alias="EAGLE_ASSETS_HOME")
     datasets_file: Path = Field(default=PACKAGED_DATASETS_FILE, validation_alias="EAGLE_ASSETS_DATASETS")
     api_key: SecretStr | None = Field(default=None, validation_alias="OPENROUTER_API_KEY")
+    judge_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_JUDGE_KEY")
     base_url: str = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
 
 
@@ -73,6 +74,24 @@ class LocalDataset(Frozen):
 Dataset = Annotated[OpenRouterDataset | LocalDataset, Field(discriminator="source")]
 
 
+class ServedJudge(Frozen):
+    """The target model behind an inference server: `model` is the name by which a vLLM server knows it."""
+
+    kind: Literal["sglang", "vllm"]
+    base_url: str
+    model: str | None = None
+
+
+class LocalJudge(Frozen):
+    """The target model in a folder, as transformers reads it."""
+
+    kind: Literal["transformers"]
+    folder: Path
+
+
+Judge = Annotated[ServedJudge | LocalJudge, Field(discriminator="kind")]
+
+
 class Configuration(Frozen):
     """The datasets file, with every path made absolute."""
 
@@ -82,6 +101,7 @@ class Configuration(Frozen):
     concurrency: int = Field(default=16, gt=0)
     routing: Routing = Routing()
     max_residual_error: float = Field(default=0.05, gt=0, lt=1)
+    judge: Judge | None = None
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> Configuration:
@@ -121,4 +141,7 @@ def load_configuration(path: Path) -> Configuration:
         )
         for name, dataset in configuration.datasets.items()
     }
-    return configuration.model_copy(update={"datasets": datasets})
+    judge = configuration.judge
+    if isinstance(judge, LocalJudge):
+        judge = judge.model_copy(update={"folder": folder / judge.folder})
+    return configuration.model_copy(update={"datasets": datasets, "judge": judge})

@@ -1,0 +1,202 @@
+"""A small target model: n-grams of token ids with back-off, good enough to prefer what it was trained on.
+
+Witten-Bell interpolation over contexts of growing length, the longest of which sees back over a whole tool call; a
+longer context that occurred as often as the shorter one says nothing new and is passed over. Two things are learnt
+apart from the words, as any language model learns them: how often a text begins with a blank, and how calls are
+numbered. What was never seen has a share of the uniform distribution, so that every id has a probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eagle_assets.targets.target import Target
+
+ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Lengths of the contexts, in tokens."""
+
+_NO_CONTEXT = np.uint64(0)
+_MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+_Hashes = npt.NDArray[np.uint64]
+_Ids = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What followed the contexts of one length: `keys` (sorted) name pairs of context and token, `contexts` (sorted)
+    the contexts; `totals` are how often each occurred, `kinds` how many tokens followed it. `pairs` are the places of
+    a context's pairs, one context after the other from `starts` on, the most frequent first."""
+
+    keys: _Hashes
+    counts: _Floats
+    contexts: _Hashes
+    totals: _Floats
+    kinds: _Floats
+    starts: _Ids
+    followers: _Ids
+
+
+class SmallTarget:
+    """The trained model of a target."""
+
+    def __init__(self, target: Target, sequences: Iterable[tuple[Sequence[int], Sequence[int]]]) -> None:
+        """Train on outputs behind their prompts (prompt ids, output ids); nothing is learnt of the prompts' own ids."""
+        self._size = target.vocabulary.size
+        self._reader = _Reader(target)
+        hashes: list[list[_Hashes]] = [[] for _ in (0, *ORDERS, 0)]
+        tokens: list[_Ids] = []
+        begun = blank = 0
+        for prompt, output in sequences:
+            ids = np.array([*prompt, *output], dtype=np.int64)
+            text = self._reader.read(ids, len(prompt))
+            for found, context in zip(hashes, text.contexts, strict=True):
+                found.append(context)
+            tokens.append(text.words)
+            begun += int(text.begins.sum())
+            blank += int(text.is_blank.sum())
+        followed = np.concatenate(tokens)
+        self._blank = (blank + 0.5) / (begun + 1)
+        tables = [_table(np.concatenate(found), followed) for found in hashes]
+        self._tables = {place: table for place, table in enumerate(tables) if len(table.contexts)}
+
+    def logprobs(self, ids: Sequence[int], start: int, top: int = 0) -> tuple[_Floats, _Ids, _Floats]:
+        """Of the ids from `start` on: their logprobs, and of each place the `top` likeliest ids that are known to
+        follow, with theirs (−1 and −inf where there are fewer)."""
+        text = self._reader.read(np.array(ids, dtype=np.int64), start)
+        found = np.log(self._probabilities(text.contexts, text.words)) + self._log_blank(text.begins, text.is_blank)
+        if not top:
+            return found, np.empty((len(found), 0), np.int64), np.empty((len(found), 0))
+        likely = self._followers(text.contexts, top)
+        wide = [np.repeat(context, top) for context in text.contexts]
+        likely_logprobs = np.log(self._probabilities(wide, np.maximum(likely, 0).ravel())).reshape(likely.shape)
+        likely_logprobs += self._log_blank(text.begins, np.zeros(len(found), dtype=bool))[:, None]
+        likely_logprobs[likely < 0] = -np.inf
+        order = np.argsort(-likely_logprobs, axis=1)
+        return found, np.take_along_axis(likely, order, 1), np.take_along_axis(likely_logprobs, order, 1)
+
+    def _log_blank(self, begins: npt.NDArray[np.bool_], is_blank: npt.NDArray[np.bool_]) -> _Floats:
+        return np.where(begins, np.where(is_blank, np.log(self._blank), np.log1p(-self._blank)), 0.0)
+
+    def _probabilities(self, contexts: list[_Hashes], tokens: _Ids) -> _Floats:
+        result = np.full(len(tokens), 1 / self._size)
+        seen = np.full(len(tokens), np.inf)
+        for order, table in self._tables.items():
+            context = contexts[order]
+            place = np.minimum(np.searchsorted(table.contexts, context), len(table.contexts) - 1)
+            known = (table.contexts[place] == context) & (table.totals[place] != seen)
+            keys = _paired(context, tokens)
+            pair = np.minimum(np.searchsorted(table.keys, keys), len(table.keys) - 1)
+            counts = np.where(table.keys[pair] == keys, table.counts[pair], 0.0)
+            mixed = (counts + table.kinds[place] * result) / (table.totals[place] + table.kinds[place])
+            result = np.where(known, mixed, result)
+            seen = np.where(known, table.totals[place], seen)
+        return result
+
+    def _followers(self, contexts: list[_Hashes], top: int) -> _Ids:
+        """The tokens that followed the longest context that is known, the most frequent first; −1 where there are
+        fewer."""
+        found = np.full((len(contexts[0]), top), -1, dtype=np.int64)
+        columns = np.arange(top)
+        for order, table in self._tables.items():
+            context = contexts[order]
+            place = np.minimum(np.searchsorted(table.contexts, context), len(table.contexts) - 1)
+            known = table.contexts[place] == context
+            wanted = table.starts[place][:, None] + columns
+            inside = (columns < table.kinds[place][:, None]) & known[:, None]
+            followers = table.followers[np.minimum(wanted, len(table.followers) - 1)]
+            found = np.where(known[:, None], np.where(inside, followers, -1), found)
+        return found
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Ids as the model reads them: `words` without the blank that a text begins with, the hashed `contexts` of each
+    place for each length (0 first; last the number of the call before, in the headers of calls), where texts begin, and
+    where they do so with a blank."""
+
+    words: _Ids
+    contexts: list[_Hashes]
+    begins: npt.NDArray[np.bool_]
+    is_blank: npt.NDArray[np.bool_]
+
+
+class _Reader:
+    def __init__(self, target: Target) -> None:
+        vocabulary, self._markers = target.vocabulary, target.markers
+        self._ahead = np.array([self._markers.think_begin, self._markers.think_end])
+        self._first_special = vocabulary.ordinary_size
+        without = vocabulary.id_of_bytes
+        twins = (
+            without.get(piece[1:], i) if piece[:1] == b" " else i for i, piece in enumerate(vocabulary.token_bytes)
+        )
+        self._bare = np.array([*twins, *range(vocabulary.ordinary_size, vocabulary.size)], dtype=np.int64)
+
+    def read(self, ids: _Ids, start: int) -> _Text:
+        """The ids from `start` on."""
+        begins = np.zeros(len(ids), dtype=bool)
+        begins[1:] = np.isin(ids[:-1], self._ahead) & (ids[1:] < self._first_special)
+        words = np.where(begins, self._bare[ids], ids)
+        near = max(0, start - ORDERS[-1])  # a context sees no farther back
+        contexts = [context[start - near :] for context in _contexts(words[near:])]
+        contexts.append(self._numbers(ids)[start:])
+        return _Text(words[start:], contexts, begins[start:], (words != ids)[start:])
+
+    def _numbers(self, ids: _Ids) -> _Hashes:
+        """In the headers of calls, of the header's last id and the last one of the header before; else no context."""
+        ends = ids == self._markers.argument_begin
+        in_header = np.cumsum(ids == self._markers.call_begin) > np.cumsum(ends)
+        in_header[1:] &= in_header[:-1]  # behind the marker itself
+        places = np.maximum.accumulate(np.where(ends, np.arange(len(ids)), 0))
+        number = np.where(places > 0, ids[places - 1], -1)
+        before = np.concatenate([[0], ids[:-1]])
+        mixed = _paired((number + 2).astype(np.uint64) * _MIX, before)
+        return np.where(in_header, mixed | np.uint64(1), _NO_CONTEXT)
+
+
+def _contexts(ids: _Ids) -> list[_Hashes]:
+    """For each place and each length of context (0 first), a hash of the ids before it; at the beginning of a sequence,
+    a context that is too short is one of its own."""
+    mixed = (ids.astype(np.uint64) + np.uint64(1)) * _MIX
+    mixed ^= mixed >> _SHIFT
+    hashes = [np.ones(len(ids), dtype=np.uint64)]
+    current = np.zeros(len(ids), dtype=np.uint64)
+    for length in range(1, ORDERS[-1] + 1):
+        before = np.zeros(len(ids), dtype=np.uint64)
+        before[length:] = mixed[:-length]
+        current = current * _MIX + before
+        if length in ORDERS:
+            hashes.append(current ^ (current >> _SHIFT))
+    return hashes
+
+
+def _paired(contexts: _Hashes, tokens: _Ids) -> _Hashes:
+    keys = contexts * _MIX + (tokens.astype(np.uint64) + np.uint64(7)) * np.uint64(0xD6E8FEB86659FD93)
+    return keys ^ (keys >> _SHIFT)
+
+
+def _table(contexts: _Hashes, tokens: _Ids) -> _Table:
+    contexts, tokens = contexts[contexts != _NO_CONTEXT], tokens[contexts != _NO_CONTEXT]
+    order = np.lexsort((tokens, contexts))
+    contexts, tokens = contexts[order], tokens[order]
+    is_new = (np.diff(contexts, prepend=~contexts[:1]) != 0) | (np.diff(tokens, prepend=-1) != 0)
+    first = np.flatnonzero(is_new)
+    counts = np.diff([*first, len(contexts)]).astype(np.float64)
+    pair_contexts, pair_tokens = contexts[first], tokens[first]
+    by_count = np.lexsort((-counts, pair_contexts))
+    names, starts, kinds = np.unique(pair_contexts, return_index=True, return_counts=True)
+    keys = _paired(pair_contexts, pair_tokens)
+    by_key = np.argsort(keys)
+    return _Table(
+        keys=keys[by_key],
+        counts=counts[by_key],
+        contexts=names,
+        totals=np.add.reduceat(counts, starts),
+        kinds=kinds.astype(np.float64),
+        starts=starts.astype(np.int64),
+        followers=pair_tokens[by_count],
+    )

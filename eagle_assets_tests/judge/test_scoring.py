@@ -1,0 +1,160 @@
+"""Asking many questions: each at most once, whatever ends the process, and a window of them in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eagle_assets.judge.questions import JudgeError, Question, QuestionRefused, Scores
+from eagle_assets.judge.score_file import ScoreFile
+from eagle_assets.judge.scoring import Progress, ask_all, cost_of
+from eagle_assets.openrouter.record_file import JournalError
+from eagle_assets.sandbox.judge_server import JudgeServer
+from eagle_assets_tests.judge.serving import TARGET, serving, taught_target
+
+QUESTIONS = [Question([n], [1, 2, 3]) for n in range(40)]
+
+
+class Counting:
+    """A judge that answers the prompt's first id, and keeps count."""
+
+    name = "counting"
+
+    def __init__(self, refuses: int | None = None, breaks_at: int | None = None) -> None:
+        self.asked: list[int] = []
+        self.at_once = self.most_at_once = 0
+        self._refuses, self._breaks_at = refuses, breaks_at
+
+    async def score(self, question: Question) -> Scores:
+        number = question.prompt_ids[0]
+        self.asked.append(number)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if number == self._refuses:
+            raise QuestionRefused("too long")
+        if number == self._breaks_at:
+            raise JudgeError("broken")
+        return Scores(np.full(3, -number, np.float32), np.empty((3, 0), np.float32))
+
+
+def test_what_was_answered_is_there_and_not_asked_again(tmp_path: Path) -> None:
+    judge = Counting()
+    with ScoreFile(tmp_path, judge.name) as scores:
+        asyncio.run(ask_all(QUESTIONS[:10], judge, scores, 4))
+    with ScoreFile(tmp_path, judge.name) as scores:
+        assert str(cost_of(QUESTIONS + QUESTIONS, scores)) == (
+            "120 target tokens in 30 sequences (20 are known from before)"
+        )
+        progress = asyncio.run(ask_all([*QUESTIONS, *QUESTIONS], judge, scores, 4))
+        assert (progress.asked, progress.tokens) == (30, 120)
+        assert sorted(judge.asked) == list(range(40))
+        for question in QUESTIONS:
+            found = scores.get(question)
+            assert found is not None
+            assert found.tokens.tolist() == [-question.prompt_ids[0]] * 3
+        assert scores.get(Question([0], [1, 2, 3], top=2)) is None
+
+
+def test_scores_of_another_judge_are_not_taken_for_this_ones(tmp_path: Path) -> None:
+    with ScoreFile(tmp_path, "one") as scores:
+        asyncio.run(ask_all(QUESTIONS, Counting(), scores, 4))
+    with ScoreFile(tmp_path, "other") as scores:
+        assert len(scores) == 0
+
+
+def test_a_file_has_one_writer(tmp_path: Path) -> None:
+    with ScoreFile(tmp_path, "one"), pytest.raises(JournalError, match="another process"):
+        ScoreFile(tmp_path, "one")
+    with ScoreFile(tmp_path, "one") as again:
+        assert len(again) == 0
+
+
+def test_questions_are_drawn_as_there_is_room(tmp_path: Path) -> None:
+    judge, drawn = Counting(), 0
+
+    def endless() -> Iterator[Question]:
+        nonlocal drawn
+        for question in QUESTIONS:
+            drawn += 1
+            assert drawn - len(judge.asked) + judge.at_once <= 4
+            yield question
+
+    with ScoreFile(tmp_path, judge.name) as scores:
+        asyncio.run(ask_all(endless(), judge, scores, 4))
+    assert judge.most_at_once <= 4
+    assert drawn == 40
+
+
+def test_a_refused_question_stops_no_other(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def note(progress: Progress) -> None:
+        seen.append(progress.asked)
+
+    with ScoreFile(tmp_path, "counting") as scores:
+        progress = asyncio.run(ask_all(QUESTIONS, Counting(refuses=3), scores, 4, note))
+        assert (progress.asked, progress.refused, progress.reason) == (40, 1, "too long")
+        assert scores.get(QUESTIONS[3]) is None
+        assert len(scores) == 39
+    assert seen == list(range(1, 41))
+
+
+def test_a_judge_that_breaks_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    judge = Counting(breaks_at=20)
+    with ScoreFile(tmp_path, judge.name) as scores, pytest.raises(JudgeError, match="broken"):
+        asyncio.run(ask_all(QUESTIONS, judge, scores, 4))
+    with ScoreFile(tmp_path, judge.name) as scores:
+        assert len(scores) == len(judge.asked) - 1 < 40
+
+
+ASKING = """
+import asyncio, sys
+from pathlib import Path
+from eagle_assets.configuration import ServedJudge
+from eagle_assets.judge.opening import opened
+from eagle_assets.judge.questions import Question
+from eagle_assets.judge.score_file import ScoreFile
+from eagle_assets.judge.scoring import ask_all
+
+async def main(url, folder):
+    async with opened(ServedJudge(kind="sglang", base_url=url), 3) as scorer:
+        with ScoreFile(folder, "one judge") as scores:
+            def note(progress):
+                if progress.asked == 20:
+                    print("half", flush=True)
+            questions = (Question([n], [n, n + 1]) for n in range(120))
+            await ask_all(questions, scorer, scores, 3, note)
+            print(len(scores), flush=True)
+
+asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
+"""
+
+
+def test_a_kill_loses_what_is_in_flight_and_no_more(tmp_path: Path) -> None:
+    server = JudgeServer(taught_target(), TARGET)
+    with serving(server.app) as url:
+        command = [sys.executable, "-c", ASKING, url, str(tmp_path)]
+        first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert first.stdout is not None
+        assert first.stdout.readline() == "half\n"
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        first.stdout.close()
+        before = server.asked
+        with ScoreFile(tmp_path, "one judge") as scores:
+            known = len(scores)
+        assert known >= 20
+        assert before - known <= 3
+        again = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert again.stdout.split()[-1] == "120"
+        assert server.asked - before == 120 - known
