@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 
+# A run and its tests are many processes: the packages are compiled once for all of them, also where nothing else is.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
+export PYTHONDONTWRITEBYTECODE :=
+
 TRAINERS := .venv-trainers
 TRAINER_TESTS := eagle_assets_tests/training/trainers
 

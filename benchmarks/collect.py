@@ -110,8 +110,8 @@ def collection(url: str, requests: int) -> dict[str, float]:
         }
         import dagster as dg
 
+        from eagle_assets.defs.execution import QUIET
         from eagle_assets.defs.graph import the_definitions
-        from eagle_assets.defs.run import QUIET
 
         job = the_definitions().resolve_implicit_global_asset_job_def()
 

@@ -1,67 +1,34 @@
-"""Materialise datasets through Dagster, in this process, into the instance that the UI shows."""
+"""Materialise datasets through Dagster, into the instance that the UI shows, in the order of the lineage."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Any
 
-import dagster as dg
+from eagle_assets.configuration import Configuration, Settings, load_configuration
+from eagle_assets.defs.outcomes import Group, Outcome, RunSummary
+from eagle_assets.defs.side_by_side import Lanes
 
-from eagle_assets.configuration import Settings, load_configuration
-from eagle_assets.defs.graph import the_definitions
-from eagle_assets.defs.limits import limits_of_a_tick, run_config
-from eagle_assets.defs.partitions import DATASETS
-from eagle_assets.defs.presentation import ENDED_EARLY
-from eagle_assets.defs.progress import OnProgress, shown_by
-from eagle_assets.lake.home import Home, write_atomically
+if TYPE_CHECKING:
+    import dagster as dg
 
-PREPARE = ("tokenizer_report", "provider_calibration")
+    from eagle_assets.defs.progress import OnProgress
+
+LANES = 2
+"""Datasets side by side: as many runs as dagster_home/dagster.yaml allows at once."""
+
+PREFLIGHT = "tokenizer_report"
+CALIBRATION = "provider_calibration"
 COLLECT = ("prompts", "raw_responses")
 RECONSTRUCT = ("token_sequences", "training_shards")
 CONCLUDE = ("draft_vocabulary", "run_statistics")
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+Execute = Callable[[Iterable[Group]], Iterator[list[Outcome]]]
 
 
 class RunRefused(Exception):
     """What was asked for cannot be run; the message says what to do."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one asset of one dataset. `reason` is why it was refused or not reached, else what came of it;
-    `ended_early` why not all was made that could be."""
-
-    asset: str
-    dataset: str | None
-    status: Literal["materialised", "refused", "not reached"]
-    reason: str
-    seconds: float = 0.0
-    ended_early: str | None = None
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """Outcomes in the order in which they came."""
-
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def refused(self) -> tuple[Outcome, ...]:
-        return tuple(outcome for outcome in self.outcomes if outcome.status == "refused")
-
-    @property
-    def ended_early(self) -> tuple[Outcome, ...]:
-        """The budget or a limit ended these, and what was made until then is published."""
-        return tuple(outcome for outcome in self.outcomes if outcome.ended_early is not None)
-
-    @property
-    def succeeded(self) -> bool:
-        return all(outcome.status == "materialised" for outcome in self.outcomes)
 
 
 def materialise(
@@ -74,6 +41,7 @@ def materialise(
 ) -> RunSummary:
     """Materialise these datasets (default: all) and the assets without partitions, up to and including `until`.
 
+    Datasets go side by side, in processes of their own; one alone, or where an instance is given, in this process.
     `as_tick` keeps each dataset within the limits that a tick of its schedule has.
 
     All responses are collected before any is reconstructed, because calibration learns from them all. A dataset that
@@ -82,8 +50,8 @@ def materialise(
     """
     settings = Settings()
     configuration = load_configuration(settings.datasets_file)
-    wanted = _assets_until(until)
-    chosen = _known_datasets(datasets)
+    chosen = _known_datasets(datasets, configuration)
+    wanted = _wanted(until)
     bought = [name for name in chosen if name in configuration.bought]
     has_key = settings.api_key is not None and settings.api_key.get_secret_value().strip()
     if bought and not has_key:
@@ -91,140 +59,97 @@ def materialise(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"
         )
-    with nullcontext(instance) if instance is not None else _instance() as used, shown_by(on_progress):
-        ticks = {name: run_config(limits_of_a_tick(dataset)) for name, dataset in configuration.bought.items()}
-        run = _Run(used, wanted, on_outcome, ticks if as_tick else {})
-        run.group(PREPARE if bought else PREPARE[:1], None)
-        for name in chosen:
-            run.group(COLLECT, name, needs=PREPARE if name in bought else PREPARE[:1])
-        for name in chosen:
-            run.group(RECONSTRUCT, name, needs=COLLECT)
-        for asset in CONCLUDE:
-            run.group((asset,), None)
-    return RunSummary(tuple(run.outcomes))
+    stages = _stages(chosen, bought, _limits(configuration) if as_tick else {})
+    if instance is None and len(chosen) > 1:
+        with closing(Lanes(LANES, on_progress)) as lanes:
+            return _run(stages, wanted, lanes.execute, on_outcome)
+    return _run(stages, wanted, _in_this_process(instance, on_progress), on_outcome)
 
 
-class _Run:
-    """Executes groups of assets one after the other, and remembers what stands in the way of later ones."""
+def _stages(
+    chosen: Sequence[str], bought: Sequence[str], limits: Mapping[str, Mapping[str, Any]]
+) -> Iterator[list[Group]]:
+    """Groups that can go side by side, stage after stage."""
+    local = [Group(COLLECT, name, (PREFLIGHT,)) for name in chosen if name not in bought]
+    yield [Group((PREFLIGHT,))]
+    yield [*([Group((CALIBRATION,), needs=(PREFLIGHT,))] if bought else []), *local]
+    yield [Group(COLLECT, name, (PREFLIGHT, CALIBRATION), limits.get(name, {})) for name in bought]
+    yield [Group(RECONSTRUCT, name, COLLECT) for name in chosen]
+    for asset in CONCLUDE:
+        yield [Group((asset,))]
 
-    def __init__(
-        self,
-        instance: dg.DagsterInstance,
-        wanted: frozenset[str],
-        on_outcome: Callable[[Outcome], None],
-        collection_config: Mapping[str, Mapping[str, object]],
-    ) -> None:
-        self.outcomes: list[Outcome] = []
-        self._instance, self._wanted, self._on_outcome = instance, wanted, on_outcome
-        self._collection_config = collection_config  # by dataset; only where there is something to limit
-        self._job = the_definitions().resolve_implicit_global_asset_job_def()
 
-    def group(self, assets: Iterable[str], dataset: str | None, needs: Iterable[str] = ()) -> None:
-        """Materialise assets of one dataset in one Dagster run, unless one that they need was refused."""
-        assets = [asset for asset in assets if asset in self._wanted]
-        obstacle = self._obstacle(needs, dataset)
-        if obstacle is not None:
-            self._note(Outcome(asset, dataset, "not reached", f"{obstacle} did not succeed") for asset in assets)
-        elif assets:
-            self._note(self._execute(assets, dataset))
+def _run(
+    stages: Iterable[list[Group]],
+    wanted: Callable[[str], bool],
+    execute: Execute,
+    on_outcome: Callable[[Outcome], None],
+) -> RunSummary:
+    """Execute what is wanted and not in the way of a refusal."""
+    outcomes: list[Outcome] = []
 
-    def _obstacle(self, needs: Iterable[str], dataset: str | None) -> str | None:
-        failed = {(o.asset, o.dataset) for o in self.outcomes if o.status != "materialised"}
-        return next((asset for asset in needs if (asset, dataset) in failed or (asset, None) in failed), None)
+    def note(found: Iterable[Outcome]) -> None:
+        for outcome in found:
+            outcomes.append(outcome)
+            on_outcome(outcome)
 
-    def _note(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            self.outcomes.append(outcome)
-            self._on_outcome(outcome)
-
-    def _execute(self, assets: Sequence[str], dataset: str | None) -> Iterator[Outcome]:
-        began = time.monotonic()
-        collects = "raw_responses" in assets
-        result = self._job.execute_in_process(
-            instance=self._instance,
-            partition_key=dataset,
-            asset_selection=[dg.AssetKey(asset) for asset in assets],
-            run_config={**QUIET, **(self._collection_config.get(dataset or "", {}) if collects else {})},
-            raise_on_error=False,
-        )
-        if any(_is_interruption(event) for event in result.all_events if event.event_type_value == "STEP_FAILURE"):
-            raise KeyboardInterrupt  # Dagster has recorded it; nothing after it may run
-        failures = {
-            event.step_key: _failure(event) for event in result.all_events if event.event_type_value == "STEP_FAILURE"
-        }
-        done = {
-            event.asset_key.to_user_string(): event
-            for event in result.get_asset_materialization_events()
-            if event.asset_key is not None
-        }
-        seconds = {
-            event.step_key: event.step_success_data.duration_ms / 1_000
-            for event in result.all_events
-            if event.event_type_value == "STEP_SUCCESS"
-        }
-        for asset in assets:
-            if asset in failures:
-                yield Outcome(asset, dataset, "refused", failures[asset], time.monotonic() - began)
-            elif asset in done:
-                ended = _text(done[asset], ENDED_EARLY)
-                rows = f"{_rows(done[asset])}, ended early" if ended else _rows(done[asset])
-                yield Outcome(asset, dataset, "materialised", rows, seconds[asset], ended)
+    for stage in stages:
+        groups = []
+        for group in _wanted_of(stage, wanted):
+            obstacle = _obstacle(group, outcomes)
+            if obstacle is None:
+                groups.append(group)
             else:
-                stopper = next(iter(failures), "the run")
-                yield Outcome(asset, dataset, "not reached", f"{stopper} did not succeed")
+                reason = f"{obstacle} did not succeed"
+                note(Outcome(asset, group.dataset, "not reached", reason) for asset in group.assets)
+        for found in execute(groups):
+            note(found)
+    return RunSummary(tuple(outcomes))
 
 
-def _assets_until(until: str | None) -> frozenset[str]:
-    graph = the_definitions().resolve_asset_graph()
-    names = {key.to_user_string() for key in graph.get_all_asset_keys()}
+def _wanted_of(stage: Iterable[Group], wanted: Callable[[str], bool]) -> Iterator[Group]:
+    for group in stage:
+        if assets := tuple(filter(wanted, group.assets)):
+            yield Group(assets, group.dataset, group.needs, group.config if "raw_responses" in assets else {})
+
+
+def _obstacle(group: Group, outcomes: Iterable[Outcome]) -> str | None:
+    failed = {(o.asset, o.dataset) for o in outcomes if o.status != "materialised"}
+    return next((a for a in group.needs if (a, group.dataset) in failed or (a, None) in failed), None)
+
+
+def _in_this_process(instance: dg.DagsterInstance | None, on_progress: OnProgress | None) -> Execute:
+    from eagle_assets.defs.execution import execute, the_instance
+    from eagle_assets.defs.progress import shown_by
+
+    def in_turn(groups: Iterable[Group]) -> Iterator[list[Outcome]]:
+        with nullcontext(instance) if instance is not None else the_instance() as used, shown_by(on_progress):
+            for group in groups:
+                yield list(execute(group, used))
+
+    return in_turn
+
+
+def _wanted(until: str | None) -> Callable[[str], bool]:
     if until is None:
-        return frozenset(names)
-    if until not in names:
-        raise RunRefused(f"there is no asset {until!r}; there are {', '.join(sorted(names))}")
-    upstream = dg.AssetSelection.assets(until).upstream().resolve(graph)
-    return frozenset(key.to_user_string() for key in upstream)
+        return lambda asset: True
+    from eagle_assets.defs.execution import all_assets, assets_until
+
+    if until not in all_assets():
+        raise RunRefused(f"there is no asset {until!r}; there are {', '.join(sorted(all_assets()))}")
+    return assets_until(until).__contains__
 
 
-def _known_datasets(asked: Sequence[str]) -> list[str]:
-    known = DATASETS.get_partition_keys()
+def _known_datasets(asked: Sequence[str], configuration: Configuration) -> list[str]:
+    known = list(configuration.datasets)
     for name in asked:
         if name not in known:
             raise RunRefused(f"there is no dataset {name!r} in {Settings().datasets_file}; it has {', '.join(known)}")
-    return [name for name in known if name in asked] if asked else list(known)
+    return [name for name in known if name in asked] if asked else known
 
 
-def _instance() -> dg.DagsterInstance:
-    """The instance of DAGSTER_HOME; where that is not set, the repository's, or else one under the home."""
-    if "DAGSTER_HOME" not in os.environ:
-        repository = Path.cwd() / "dagster_home"
-        folder = repository if (repository / "dagster.yaml").is_file() else Home(Settings().home).root / "dagster"
-        if not (folder / "dagster.yaml").is_file():
-            write_atomically(folder / "dagster.yaml", b"telemetry:\n  enabled: false\n")
-        os.environ["DAGSTER_HOME"] = str(folder)
-    return dg.DagsterInstance.get()
+def _limits(configuration: Configuration) -> dict[str, dict[str, object]]:
+    """Run config that keeps a collection within a tick's limits, by dataset."""
+    from eagle_assets.defs.limits import limits_of_a_tick, run_config
 
-
-def _failure(event: dg.DagsterEvent) -> str:
-    """The sentence of a refusal; of an unforeseen error what raised it, whose trace is on the run page."""
-    data = event.step_failure_data
-    if data.user_failure_data is not None and data.user_failure_data.description:
-        return data.user_failure_data.description
-    error = data.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return " ".join(error.message.split()) if error is not None else "failed"
-
-
-def _is_interruption(event: dg.DagsterEvent) -> bool:
-    error = event.step_failure_data.error
-    return error is not None and error.cls_name in ("DagsterExecutionInterruptedError", "KeyboardInterrupt")
-
-
-def _text(event: dg.DagsterEvent, name: str) -> str | None:
-    entry = event.materialization.metadata.get(name)
-    return str(entry.value) if entry is not None else None
-
-
-def _rows(event: dg.DagsterEvent) -> str:
-    rows = event.materialization.metadata.get("dagster/row_count")
-    return f"{rows.value} rows" if rows is not None and rows.value else "done"
+    return {name: run_config(limits_of_a_tick(dataset)) for name, dataset in configuration.bought.items()}

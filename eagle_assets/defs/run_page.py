@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from eagle_assets.defs.run import Outcome, RunSummary
+from eagle_assets.defs.outcomes import Outcome, RunSummary
 from eagle_assets.openrouter.progress import Progress, in_a_line
 
 MARKS = {"materialised": "[green]✓[/]", "refused": "[red]✗[/]", "not reached": "[yellow]–[/]"}

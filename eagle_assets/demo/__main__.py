@@ -16,7 +16,7 @@ from eagle_assets.configuration import PACKAGED_DATASETS_FILE, load_configuratio
 from eagle_assets.lake.home import Home
 
 if TYPE_CHECKING:
-    from eagle_assets.defs.run import Outcome, RunSummary
+    from eagle_assets.defs.outcomes import Outcome, RunSummary
 
 DEFAULT_HOME = Path("data/demo")
 MARKER = ".made_by_the_demo"

@@ -12,7 +12,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from eagle_assets.defs.run import RunSummary, materialise
+from eagle_assets.defs.outcomes import RunSummary
+from eagle_assets.defs.run import materialise
 from eagle_assets.lake.home import Home
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets.targets.kimi import target_named

@@ -1,0 +1,113 @@
+"""Dagster runs side by side, each lane a process that executes one run after the other.
+
+A run in this process would do, but not for two datasets at once: signals reach the main thread of a process only, and
+a collection has to be able to end on one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from multiprocessing.queues import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from eagle_assets.defs.outcomes import Group, Outcome
+from eagle_assets.openrouter.progress import Progress
+
+if TYPE_CHECKING:
+    from eagle_assets.defs.progress import OnProgress
+
+SECONDS_BETWEEN_LOOKS = 0.1
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Lanes:
+    """Processes that execute groups. `on_progress` is called in this process with what their collections report."""
+
+    def __init__(self, count: int, on_progress: OnProgress | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._reports: SimpleQueue[Progress] = context.SimpleQueue()
+        self._on_progress = on_progress
+        self._interrupted = False
+        self._pool = ProcessPoolExecutor(count, context, _start_lane, (self._reports,))
+        for _ in range(count):
+            self._pool.submit(os.getpid)  # a lane starts with its first task, and takes seconds to start
+
+    def close(self) -> None:
+        """End the lanes; what they are at is finished first."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def execute(self, groups: Iterable[Group]) -> Iterator[list[Outcome]]:
+        """The outcomes of each group as it ends.
+
+        An interruption is passed on to the lanes, and raised as KeyboardInterrupt when what they are at has ended.
+        """
+        running: set[Future[list[Outcome]]] = set()
+        with self._passing_signals_on():
+            running = {self._pool.submit(_execute_in_lane, group) for group in groups}
+            while running:
+                done, running = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+                self._show_progress()
+                if self._interrupted:
+                    running = {future for future in running if not future.cancel()}
+                    continue
+                for future in done:
+                    yield future.result()
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _show_progress(self) -> None:
+        while not self._reports.empty():
+            report = self._reports.get()
+            if self._on_progress is not None:
+                self._on_progress(report)
+
+    @contextmanager
+    def _passing_signals_on(self) -> Iterator[None]:
+        def pass_on(number: int, _: FrameType | None) -> None:
+            self._interrupted = True
+            for lane in multiprocessing.active_children():
+                if lane.pid is not None:
+                    os.kill(lane.pid, number)
+
+        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+_reports: SimpleQueue[Progress]  # of this process, when it is a lane
+
+
+def _start_lane(reports: SimpleQueue[Progress]) -> None:
+    global _reports
+    from eagle_assets.defs import execution  # noqa: F401 (seconds, while another lane is at work)
+
+    _reports = reports
+    os.setsid()  # a terminal's Ctrl-C comes by way of the first process, once
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # between two runs; during one Dagster has its own handlers
+    threading.Thread(target=_end_with_the_first_process, daemon=True).start()
+
+
+def _end_with_the_first_process() -> None:
+    first = multiprocessing.parent_process()
+    assert first is not None
+    first.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _execute_in_lane(group: Group) -> list[Outcome]:
+    from eagle_assets.defs.execution import execute, the_instance
+    from eagle_assets.defs.progress import shown_by
+
+    with the_instance() as instance, shown_by(_reports.put):
+        return list(execute(group, instance))
