@@ -41,6 +41,12 @@ def answer_of(request: Mapping[str, Any], provider: Provider, generation_id: str
     )
 
 
+def load_target() -> None:
+    """Load what the first answer would wait for: the vocabulary and the renderer of prompts."""
+    target = target_named(next(iter(DATED_NAMES)))
+    target.vocabulary.bytes_of(prompt_ids(target, {"messages": [{"role": "user", "content": "Hi"}]})[0])
+
+
 def situation_of(request: Mapping[str, Any]) -> Situation:
     """What a server knows of a request besides the ids."""
     target = target_named(request["model"])

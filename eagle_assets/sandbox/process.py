@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
+from eagle_assets.sandbox.answering import load_target
 from eagle_assets.sandbox.faults import Faults, Replays
 from eagle_assets.sandbox.server import Sandbox
 
@@ -35,7 +36,8 @@ def serve(
     taken; port 0 takes a free one. Raises OSError where the port is in use, ValueError for a bad file to replay."""
     replays = Replays.of_file(replay) if replay is not None else None
     with socket.create_server((HOST, port)) as listener:
-        announce(f"http://{HOST}:{listener.getsockname()[1]}/api/v1")
+        announce(f"http://{HOST}:{listener.getsockname()[1]}/api/v1")  # who connects from now on waits, and is answered
+        load_target()
         config = uvicorn.Config(
             Sandbox(truth_file, faults=faults, replays=replays).app, log_level="critical", lifespan="off"
         )
