@@ -41,16 +41,32 @@ class Written:
 
 def write_exchanges(path: Path, exchanges: int, streamed: bool) -> Written:
     """Write exchanges of four providers that show texts as they are; each frame of a stream holds one token."""
-    rng, pool, written = Random(1), list(passages()), Written()
+    written = Written()
     with path.open("wb") as file:
-        for number in range(exchanges):
-            length = exp(rng.uniform(log(SHORTEST), log(LONGEST)))
-            texts = (_text(pool, rng, 0.7 * length), _text(pool, rng, 0.3 * length))
-            ids = ids_of(_TARGET, Reply(*texts))
-            file.write(_line(number, texts, ids, rng.choice(pool), streamed) + b"\n")
-            written.texts += texts
-            written.tokens += len(ids)
+        for exchange in made_exchanges(range(exchanges), streamed):
+            file.write(json.dumps(exchange.line, ensure_ascii=False).encode() + b"\n")
+            written.texts += exchange.texts
+            written.tokens += exchange.tokens
     return written
+
+
+@dataclass(frozen=True)
+class Made:
+    """An exchange as a line of a file, the texts of its answer, and the tokens that were generated."""
+
+    line: dict[str, Any]
+    texts: tuple[str, str]
+    tokens: int
+
+
+def made_exchanges(numbers: range, streamed: bool) -> Iterator[Made]:
+    """Exchanges by number, each another."""
+    rng, pool = Random(1 + numbers.start), list(passages())
+    for number in numbers:
+        length = exp(rng.uniform(log(SHORTEST), log(LONGEST)))
+        texts = (_text(pool, rng, 0.7 * length), _text(pool, rng, 0.3 * length))
+        ids = ids_of(_TARGET, Reply(*texts))
+        yield Made(_line(number, texts, ids, rng.choice(pool), streamed), texts, len(ids))
 
 
 def passages() -> Iterator[str]:
@@ -73,7 +89,7 @@ def _text(pool: Sequence[str], rng: Random, length: float) -> str:
     return "\n\n".join(parts)
 
 
-def _line(number: int, texts: tuple[str, str], ids: Sequence[int], question: str, streamed: bool) -> bytes:
+def _line(number: int, texts: tuple[str, str], ids: Sequence[int], question: str, streamed: bool) -> dict[str, Any]:
     provider = _PROVIDERS[number % len(_PROVIDERS)]
     request: dict[str, Any] = {
         "model": _TARGET.name,
@@ -97,7 +113,7 @@ def _line(number: int, texts: tuple[str, str], ids: Sequence[int], question: str
     )
     events = list(event_stream(answer)) if streamed else []
     sizes = map(len, events)
-    line = {
+    return {
         "exchange_id": answer.generation_id,
         "model": answer.model,
         "provider": provider.name,
@@ -106,7 +122,6 @@ def _line(number: int, texts: tuple[str, str], ids: Sequence[int], question: str
         "body": (b"".join(events) if streamed else json_body(answer)).decode(),
         "arrivals": _arrivals(sizes),
     }
-    return json.dumps(line, ensure_ascii=False).encode()
 
 
 def _arrivals(sizes: Iterator[int]) -> list[tuple[int, float]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+
+from eagle_assets.lake.code import digest_of_code
 
 if TYPE_CHECKING:
     from eagle_assets.openrouter.totals import Totals
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 PICTURES = "pictures, larger"
 ENDED_EARLY = "ended early"
 OWNERS = ["team:training-data"]
-PACKAGE = Path(__file__).parents[1]
 
 # The rooms whose code decides what an asset holds: where one changes, what was made before shows as out of date.
-ROOMS: dict[str, Sequence[str]] = {
+ROOMS: dict[str, tuple[str, ...]] = {
     "tokenizer_report": ("targets",),
     "provider_calibration": ("openrouter", "reconstruction", "serving"),
     "prompts": ("targets", "openrouter/requests.py"),
@@ -136,15 +135,6 @@ def _presented(spec: dg.AssetSpec) -> dg.AssetSpec:
     view = {"dagster/relation_identifier": f"eagle.main.{VIEWS[name]}"} if name in VIEWS else {}
     return spec.replace_attributes(
         owners=OWNERS,
-        code_version=_digest(ROOMS.get(name, ())),
+        code_version=digest_of_code(ROOMS.get(name, ())),
         metadata={**spec.metadata, **view},
     )
-
-
-def _digest(rooms: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for room in rooms:
-        place = PACKAGE / room
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]

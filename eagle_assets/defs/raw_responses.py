@@ -71,16 +71,16 @@ def raw_responses(context: dg.AssetExecutionContext, project: Project, config: R
 
 def _local(project: Project, name: str, dataset: LocalDataset, version: "NewVersion") -> Events:
     from eagle_assets.defs.collection_checks import every_prompt_is_explained
-    from eagle_assets.lake.schemas import RAW_RESPONSES
+    from eagle_assets.defs.response_parts import write_local
     from eagle_assets.reconstruction.local import raw_row, read_local_responses
     from eagle_assets.targets.kimi import target_named
 
     prompts = require(project.home, "prompts", name)
     target = target_named(project.configuration.target)
     responses = read_local_responses(dataset.responses, target.vocabulary)
-    version.write_rows("part.parquet", RAW_RESPONSES, (raw_row(row, line, name, target) for row, line in responses))
+    write_local(version, (raw_row(row, line, name, target) for row, line in responses))
     checks = [
-        every_prompt_is_explained(_prompt_ids(prompts), version.rows("part.parquet", ["prompt_id", "outcome"]), None),
+        every_prompt_is_explained(_prompt_ids(prompts), version.rows(columns=["prompt_id", "outcome"]), None),
         Check("spend_within_budget", True, "local answers cost nothing", {"spent_usd": 0.0}),
         Check("providers_allowed", True, "the answers are of the team's own server"),
     ]
@@ -102,6 +102,7 @@ def _bought(
         providers_allowed,
         spend_within_budget,
     )
+    from eagle_assets.defs.response_parts import keep_parts
     from eagle_assets.lake.schemas import RAW_RESPONSES
     from eagle_assets.openrouter.client import collect_missing
     from eagle_assets.openrouter.journal import open_journal
@@ -131,15 +132,19 @@ def _bought(
         context.log.warning(sentence)
     journal = open_journal(home.root, name)
     # In the order of the prompts, so that the rows do not depend on when each answer came.
-    prompt_ids = [prompt.prompt_id for prompt in asked]
-    version.write_rows("part.parquet", RAW_RESPONSES, (row_of_record(r, name) for r in journal.read(prompt_ids)))
-    rows = list(version.rows("part.parquet", ["exchange_id", "prompt_id", "provider", "model", "outcome"]))
+    prompt_ids, known = [prompt.prompt_id for prompt in asked], keep_parts(version, journal)
+    rows_of_new = (row_of_record(record, name) for record in journal.read(prompt_ids, known))
+    new = version.write_parts(RAW_RESPONSES, rows_of_new)
+    rows = list(version.rows(columns=["exchange_id", "prompt_id", "provider", "model", "outcome"]))
     totals = budget_totals(home.root, configuration)
     answers = [row for row in rows if row["outcome"] == "answered"]
     checks = [
         nothing_lost(
             every_prompt_is_explained(prompt_ids, rows, summary),
-            differing_rows(journal.read(prompt_ids), version.rows("part.parquet", ["exchange_id", "body"])),
+            differing_rows(
+                journal.read(prompt_ids, known),
+                (row for part in new for row in version.rows(part, ["exchange_id", "body"])),
+            ),
         ),
         spend_within_budget(
             {

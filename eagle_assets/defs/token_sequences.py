@@ -11,6 +11,8 @@ from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
 from eagle_assets.lake.audit import require
 
+FINDINGS = "findings"  # what is kept of each part of raw_responses
+
 
 @dg.asset(
     partitions_def=DATASETS,
@@ -34,28 +36,38 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     """A row for each exchange: output ids, prompt ids, verdict, reasons, evidence and rival candidates.
 
     The conventions of the providers are learnt from the responses of all bought datasets. Ids that the team's own
-    server gave are `exact` and never encoded again. Where the residual error of the `consistent` ones would exceed
+    server gave are `exact` and never encoded again. Judged are only responses that are new, or of whose provider
+    something else is known than when they were judged. Where the residual error of the `consistent` ones would exceed
     `max_residual_error` on average, the least certain of them are held back as `unverified`. The team's own outputs
     are also served as text and judged blind, which shows how far the verdicts on bought ones can be believed.
     """
-    from eagle_assets.defs.judging import departures_of, judge_bought, judge_local, tried_blind
+    from eagle_assets.defs.judging import departures_of, finder_of, tried_blind, write_sequences
+    from eagle_assets.lake.kept import forget_others, parts_of
     from eagle_assets.lake.version import new_version
     from eagle_assets.reconstruction.blind import with_blind_report
     from eagle_assets.reconstruction.departures import may_be_wrong
+    from eagle_assets.reconstruction.part_findings import find_in_parts, found_by
+    from eagle_assets.reconstruction.part_weights import weigh_parts
     from eagle_assets.reconstruction.sequence_checks import check_sequences, counts_of
-    from eagle_assets.report.figures import COLUMNS, Figures
 
-    name = context.partition_key
-    with refusals(), new_version(project.home, "token_sequences", name, context.run.run_id) as version:
-        responses = require(project.home, "raw_responses", name)
+    name, home, limit = context.partition_key, project.home, project.configuration.max_residual_error
+    with refusals(), new_version(home, "token_sequences", name, context.run.run_id) as version:
+        responses = require(home, "raw_responses", name)
         is_local = isinstance(project.dataset(name), LocalDataset)
-        examined, learnt_from = (judge_local if is_local else judge_bought)(project, responses, version)
-        checks, counts = check_sequences(examined, project.configuration.max_residual_error), counts_of(examined)
+        finder, learnt_from = finder_of(project, is_local)
+        parts, judged = parts_of(responses, FINDINGS, found_by()), 0
+        for number in find_in_parts(parts, finder):
+            judged += number
+            context.log.info(f"{name}: {judged:,} responses judged")
+        examined, figures = write_sequences(version, weigh_parts(parts, finder.calibration, limit))
+        checks, counts = check_sequences(examined, limit), counts_of(examined)
         if is_local:
-            checks = with_blind_report(checks, tried_blind(project, version, len(examined)))
+            checks = with_blind_report(checks, tried_blind(project, name, version, len(examined)))
         else:
-            judged = version.rows("part.parquet", ["verdict", "reasons", "evidence"])
-            counts |= may_be_wrong(judged, departures_of(project))
-        figures = Figures.of(version.rows("part.parquet", COLUMNS))
+            verdicts = version.rows(columns=["verdict", "reasons", "evidence"])
+            counts |= may_be_wrong(verdicts, departures_of(project))
         audit = version.audit(checks, [responses], counts, vocabulary=responses.audit.vocabulary)
-        yield from events_of(audit, {**sequences_metadata(figures, name), "calibrated on": learnt_from})
+        # What an audit refused is not built upon.
+        forget_others(home, FINDINGS, name, parts if audit.passed else ())
+        shown = {**sequences_metadata(figures, name), "calibrated on": learnt_from, "judged now": judged}
+        yield from events_of(audit, shown)

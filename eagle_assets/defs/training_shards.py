@@ -1,7 +1,5 @@
 """`training_shards`: what the trainers read."""
 
-from collections import Counter
-
 import dagster as dg
 
 from eagle_assets.defs.columns import column_schema
@@ -32,16 +30,14 @@ from eagle_assets.lake.audit import require
 def training_shards(context: dg.AssetExecutionContext, project: Project) -> Events:
     """One row for each trusted sequence: `input_ids` and `loss_mask`, with where it came from.
 
-    Trusted are the verdicts `exact` and `consistent`. Refused where `token_sequences` of the dataset has no good and
-    current audit.
+    Trusted are the verdicts `exact` and `consistent`. Made anew are only files whose sequences changed. Refused where
+    `token_sequences` of the dataset has no good and current audit.
     """
     import pyarrow.compute as pc
 
-    from eagle_assets.lake.schemas import TRAINING_SHARDS
-    from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
+    from eagle_assets.lake.version import new_version
     from eagle_assets.targets.kimi import target_named
-    from eagle_assets.training.shard_checks import check_shards
-    from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches
+    from eagle_assets.training.shard_parts import write_shards
 
     dataset = context.partition_key
     with (
@@ -50,24 +46,8 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
     ):
         published = require(project.home, "token_sequences", dataset)
         size = target_named(project.configuration.target).vocabulary.size
-        left_out: Counter[str] = Counter()
-        batches = shard_batches(published.batches(SEQUENCE_COLUMNS, ROWS_PER_BATCH), dataset, size, left_out)
-        version.write_batches("part.parquet", TRAINING_SHARDS, batches)
-        only_trusted, masks = check_shards(
-            lambda columns: version.batches("part.parquet", columns),
-            lambda columns: published.batches(columns, ROWS_PER_BATCH),
-            size,
-        )
-        ids = (batch["input_ids"] for batch in version.batches("part.parquet", ["input_ids"]))
+        shards = write_shards(version, published, dataset, size)
+        ids = (batch["input_ids"] for batch in version.batches(columns=["input_ids"]))
         lengths = [length for column in ids for length in pc.list_value_length(column).to_pylist()]
-        audit = version.audit(
-            [only_trusted, masks],
-            inputs=[published],
-            counts={
-                "tokens": masks.numbers["tokens"],
-                "generated_tokens": masks.numbers["generated_tokens"],
-                **{f"left_out_{reason}": count for reason, count in left_out.items()},
-            },
-            vocabulary=published.audit.vocabulary,
-        )
+        audit = version.audit(shards.checks, [published], shards.counts, vocabulary=published.audit.vocabulary)
         yield from events_of(audit, shards_metadata(lengths, dataset))

@@ -35,13 +35,19 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True):
-    """A published file, `name` within the folder of its stage and dataset; `written_as` is that without its digest."""
+    """A published file, `name` within the folder of its stage and dataset; `written_as` is that without its digest.
+
+    `recipe` is a digest of all that it was made from, where its stage says so: equal recipes make equal files.
+    `counts` are its share of the version's counts.
+    """
 
     name: str
     written_as: str
     sha256: str
     bytes: int
     rows: int
+    recipe: str = ""
+    counts: dict[str, float] = {}
 
 
 class Input(msgspec.Struct, frozen=True):

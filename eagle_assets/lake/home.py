@@ -39,6 +39,10 @@ class Home:
         """Files that are not audited yet, on the same file system as the published ones."""
         return self.root / ".staging" / stage / (dataset or "all") / run_id
 
+    def kept(self, what: str, dataset: str) -> Path:
+        """Results that cost much and depend on published files and on the code alone; they may go at any time."""
+        return self.root / ".kept" / what / f"dataset={dataset}"
+
     @property
     def history(self) -> Path:
         """A JSON file for each audit that ever ended, passed or failed, named so that they sort by time."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +24,51 @@ from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, R
 from eagle_assets.lake.home import AUDIT_FILE, Home, sync_folder, write_atomically
 
 ROWS_PER_BATCH = 256
+PART_ROWS = 2_048
 ROW_GROUP_BYTES = 8_000_000
+_PART = re.compile(r"part-(\d+)\.parquet")
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the stage says of a file that it wrote."""
+
+    recipe: str = ""
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 class NewVersion:
-    """A version of one stage of one dataset that is being written. Made by `new_version`, ended by `audit`."""
+    """A version of one stage of one dataset that is being made. Made by `new_version`, ended by `audit`.
+
+    Its files are written aside, or kept: taken from the last good version as they are. `files` are in order.
+    """
 
     def __init__(self, home: Home, stage: str, dataset: str | None, run_id: str) -> None:
         self.home, self.stage, self.dataset, self.run_id = home, stage, dataset, run_id
         self.folder = home.staging(stage, dataset, run_id)
-        self._written: dict[str, None] = {}  # in order, each once
+        self.last_good = last_good(home, stage, dataset)
+        self._files: dict[str, _Told | File] = {}
+
+    @property
+    def files(self) -> list[str]:
+        """The files of this version by the names that they are written as, in the order in which they came."""
+        return list(self._files)
 
     def write_rows(self, name: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Path:
         """Write rows as Parquet; memory is that of one batch. Raises pyarrow.ArrowInvalid where a row does not fit."""
         stream = iter(rows)
         batches = iter(lambda: list(islice(stream, ROWS_PER_BATCH)), [])
         return self.write_batches(name, schema, (pa.RecordBatch.from_pylist(b, schema=schema) for b in batches))
+
+    def write_parts(self, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Write rows as Parquet files of at most PART_ROWS, beside what is kept. Returns their names."""
+        stream, written = iter(rows), []
+        number = 1 + max((int(digits[1]) for name in self._files if (digits := _PART.fullmatch(name))), default=-1)
+        while first := list(islice(stream, 1)):
+            written.append(f"part-{number:05d}.parquet")
+            self.write_rows(written[-1], schema, chain(first, islice(stream, PART_ROWS - 1)))
+            number += 1
+        return written
 
     def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table]) -> Path:
         """Write batches or tables of `schema` as one Parquet file. Returns where it lies aside.
@@ -62,14 +93,42 @@ class NewVersion:
 
     def add(self, *paths: Path) -> None:
         """Take files that were written into `folder` into this version."""
-        self._written |= dict.fromkeys(str(path.relative_to(self.folder)) for path in paths)
+        for path in paths:
+            self._files[str(path.relative_to(self.folder))] = _Told()
 
-    def batches(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """A file that this version wrote, read back from the disk, as an audit should."""
-        with pq.ParquetFile(self.folder / name, pre_buffer=False) as file:  # as in audit.py
-            yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)
+    def tell(self, name: str, recipe: str, counts: Mapping[str, float] | None = None) -> None:
+        """Say what a written file was made from, and its share of the version's counts."""
+        self._files[name] = _Told(recipe, counts or {})
 
-    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    def keep(self, file: File) -> bool:
+        """Take a file of the last good version as it is; False where it is no longer what was published."""
+        if file.written_as in self._files or not self.is_there(file):
+            return False
+        self._files[file.written_as] = file
+        return True
+
+    def is_there(self, file: File) -> bool:
+        """Whether a file of the last good version is still what was published."""
+        path = self.published(file)
+        return path.is_file() and sha256_of(path) == file.sha256
+
+    def keep_made_from(self, recipe: str) -> File | None:
+        """Keep the file of the last good version that was made from the same; None where there is none."""
+        files = self.last_good.files if self.last_good is not None else ()
+        return next((file for file in files if file.recipe == recipe and self.keep(file)), None)
+
+    def path(self, name: str) -> Path:
+        """Where a file of this version lies now."""
+        file = self._files.get(name)
+        return self.published(file) if isinstance(file, File) else self.folder / name
+
+    def batches(self, name: str | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """A Parquet file of this version, or all of them in order, read back from the disk, as an audit should."""
+        for each in self.files if name is None else [name]:
+            with pq.ParquetFile(self.path(each), pre_buffer=False) as file:  # as in audit.py
+                yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)
+
+    def rows(self, name: str | None = None, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """As `batches`, row by row."""
         for batch in self.batches(name, columns):
             yield from batch.to_pylist()
@@ -86,7 +145,7 @@ class NewVersion:
 
         `identity` is what the stages downstream depend on; by default that is the content of the files.
         """
-        files = tuple(map(self._file, self._written))
+        files = tuple(told if isinstance(told, File) else self._file(name, told) for name, told in self._files.items())
         audit = Audit(
             stage=self.stage,
             dataset=self.dataset,
@@ -108,18 +167,25 @@ class NewVersion:
         self._remember(audit)
         return audit
 
-    def _file(self, written: str) -> File:
+    def published(self, file: File) -> Path:
+        """Where a file of the last good version lies."""
+        return self.home.folder(self.stage, self.dataset) / file.name
+
+    def _file(self, written: str, told: _Told) -> File:
         """The file under the name that it will be published by: its own and its content's."""
         path = self.folder / written
         digest = sha256_of(path)
         rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else 0
         published = path.rename(path.with_name(f"{path.stem}-{digest[:12]}{path.suffix}"))
-        return File(published.name, written, digest, published.stat().st_size, rows)
+        size = published.stat().st_size
+        return File(published.name, written, digest, size, rows, told.recipe, dict(told.counts))
 
     def _publish(self, audit: Audit) -> None:
         target = self.home.folder(self.stage, self.dataset)
         target.mkdir(parents=True, exist_ok=True)
         for file in audit.files:
+            if isinstance(self._files[file.written_as], File):
+                continue
             with (self.folder / file.name).open("rb") as written:
                 os.fsync(written.fileno())
             os.replace(self.folder / file.name, target / file.name)

@@ -13,7 +13,7 @@ import struct
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,15 @@ class JournalReader:
         self.folder = folder
         self._read_index: tuple[int, _Index] | None = None
 
-    def read(self, prompt_ids: Iterable[str] | None = None) -> Iterator[JournalRecord]:
+    def read(
+        self, prompt_ids: Iterable[str] | None = None, known: Container[str] = frozenset()
+    ) -> Iterator[JournalRecord]:
         """Every attempt that has ended, one body in memory at a time: in the order in which they ended.
 
         With `prompt_ids`: in the order of these prompts, then of the attempts at each, so that it does not depend on
-        when an answer came; attempts at other prompts come last.
+        when an answer came; attempts at other prompts come last. Exchanges with `known` ids are left out.
         """
-        entries = self._index().ended
+        entries = [entry for entry in self._index().ended if entry.names[0] not in known]
         if prompt_ids is not None:
             order = {prompt_id: place for place, prompt_id in enumerate(prompt_ids)}
             entries = sorted(entries, key=lambda e: (order.get(e.prompt_id, len(order)), e.prompt_id, e.ordinal))
@@ -70,6 +72,11 @@ class JournalReader:
         """The record of one exchange, or None; the server's own name of it will do too."""
         entries = (e for e in self._index().ended if exchange_id in e.names)
         return next(self._load(entries), None)
+
+    def ended(self) -> dict[str, bool]:
+        """The id of every exchange that has ended, and whether `/generation` has said something of it."""
+        generations = self._generations()
+        return {e.names[0]: not generations.keys().isdisjoint(e.names) for e in self._index().ended}
 
     def settled(self) -> set[tuple[str, str]]:
         """Pairs (prompt id, request key) that need not be asked again: answered, or refused for good."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from eagle_assets.lake.audit import Check
+from eagle_assets.lake.home import write_atomically
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Delta, ReceivedCall, Response
 from eagle_assets.reconstruction.calibration import calibrate_observations
@@ -132,6 +136,19 @@ def blind_error(
         key = (reading.provider or "", reading.response.streamed, _length_class(len(known.output_ids)))
         tallies[key] = tallies.get(key, Tally()) + _tally(verdict, known.output_ids)
     return BlindReport(departures(whole, target), tuple(Tried(*key, tally) for key, tally in tallies.items()))
+
+
+def kept_blind_error(outputs: Sequence[KnownOutput], target: Target, folder: Path, code: str) -> BlindReport:
+    """As `blind_error`; the report is kept in `folder`, and made again where the outputs or the code changed."""
+    outputs_digest = hashlib.sha256(msgspec.msgpack.encode([(o.prompt_ids, o.output_ids) for o in outputs])).hexdigest()
+    path = folder / f"{outputs_digest[:24]}-{code}"
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=BlindReport)
+    except (OSError, msgspec.DecodeError):
+        report = blind_error(outputs, target)
+    shutil.rmtree(folder, ignore_errors=True)
+    write_atomically(path, msgspec.msgpack.encode(report))
+    return report
 
 
 def with_blind_report(checks: Sequence[Check], report: BlindReport) -> list[Check]:

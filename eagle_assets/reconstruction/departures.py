@@ -72,12 +72,17 @@ def may_be_wrong(rows: Iterable[Mapping[str, Any]], measured: Departures) -> dic
     """
     if not measured.outputs:
         return {}
-    consistent = [row for row in rows if row["verdict"] == "consistent"]
-    by_count = sum("count_closes" in row["reasons"] for row in consistent)
+    consistent = by_count = 0
+    errors = 0.0
+    for row in rows:
+        if row["verdict"] == "consistent":
+            consistent += 1
+            by_count += "count_closes" in row["reasons"]
+            errors += residual_error(row)
     share = measured.among_closing
     low, high = _quantiles(_beta_binomial(by_count, share.found + 0.5, share.of - share.found + 0.5))
-    _, stated = _quantiles(_poisson(sum(map(residual_error, consistent))))
-    return {"may_be_wrong_low": low, "may_be_wrong_high": min(len(consistent), high + stated)}
+    _, stated = _quantiles(_poisson(errors))
+    return {"may_be_wrong_low": low, "may_be_wrong_high": min(consistent, high + stated)}
 
 
 def _canonical(known: KnownOutput, target: Target) -> list[int] | None:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Ids, NotInGrammar, Output, parse_output
 from eagle_assets.serving.served import Situation
@@ -34,6 +37,20 @@ def some_of(rows: Iterable[Row], total: int, most: int = MOST_OUTPUTS) -> Iterat
     """At most `most` of the `total` rows, evenly spread over them."""
     wanted = set(evenly_spread(total, most))
     return (row for position, row in enumerate(rows) if position in wanted)
+
+
+def rows_to_try(batches: Iterable[pa.RecordBatch], total: int) -> Iterator[dict[str, Any]]:
+    """The rows of the outputs to try, of `total` in order.
+
+    They are taken from the first of them, up to a number of three binary digits: as long as the dataset grows by little
+    they stay the same, and what was made of them need not be made again.
+    """
+    first, settled = 0, total - total % (1 << max(0, total.bit_length() - 3))
+    wanted = np.fromiter(evenly_spread(settled, MOST_OUTPUTS), np.int64)
+    for batch in batches:
+        here = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
+        yield from batch.take(pa.array(here)).to_pylist()
+        first += batch.num_rows
 
 
 def evenly_spread(total: int, most: int) -> Iterator[int]:

@@ -15,7 +15,7 @@ from eagle_assets.reconstruction.given_ids import agrees_with_message
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.serving.convention import Convention
-from eagle_assets.serving.output import NotInGrammar
+from eagle_assets.serving.output import NotInGrammar, parse_output
 from eagle_assets.serving.served import ToolCall
 
 
@@ -29,8 +29,9 @@ class Roundtrip:
 
 
 def hypotheses_by_name(calibration: Calibration) -> dict[str, Hypothesis]:
-    """Every convention that survived for some provider."""
-    return {s.hypothesis.name: s.hypothesis for group in calibration.groups.values() for s in group.survivors}
+    """Every convention that survived for some provider, now or before it changed."""
+    before = (group for eras in calibration.earlier.values() for _, group in eras)
+    return {s.hypothesis.name: s.hypothesis for g in (*before, *calibration.groups.values()) for s in g.survivors}
 
 
 def serve_again(
@@ -47,18 +48,20 @@ def serve_again(
     hypothesis = hypotheses.get(convention)
     if hypothesis is None or reading.situation is None:
         return Roundtrip(False, None)
+    served_by, vocabulary = convention_of(hypothesis), reading.situation.target.vocabulary
     try:
-        served = convention_of(hypothesis).render(ids, reading.situation)
+        output = parse_output(ids, reading.situation)
     except NotInGrammar:
         return Roundtrip(False, None)
-    response, message = reading.response, served.message
+    texts = output.over(lambda segment: vocabulary.decode(segment).decode("utf-8", "replace"))
+    response, message = reading.response, served_by.message(texts, reading.situation)
     shown = (response.reasoning or "", response.content or "")
     if not reading.situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
         shown = ("", "".join(shown))
     agrees = (message.reasoning or "", message.content or "") == shown and _same_calls(
         message.tool_calls, response.tool_calls
     )
-    return Roundtrip(agrees, None if counted is None else counted - served.completion_tokens)
+    return Roundtrip(agrees, None if counted is None else counted - len(ids) - served_by.count_offset(output))
 
 
 def convention_of(hypothesis: Hypothesis) -> Convention:

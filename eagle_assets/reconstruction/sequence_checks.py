@@ -73,6 +73,24 @@ def examine_local(
         yield _examined(sequence, agrees, sequence["completion_tokens"] - len(row.output_ids), 0.0)
 
 
+def examined_again(sequences: Iterable[Mapping[str, Any]], findings: Iterable[Mapping[str, Any]]) -> Iterator[Examined]:
+    """Rows of TOKEN_SEQUENCES, `output_ids` being their number, beside what was found when their ids were examined."""
+    for sequence, found in zip(sequences, findings, strict=True):
+        if sequence["exchange_id"] != found["exchange_id"]:
+            raise ValueError(
+                f"sequence {sequence['exchange_id']} stands beside what was found of {found['exchange_id']}"
+            )
+        yield Examined(
+            exchange_id=sequence["exchange_id"],
+            provider=sequence["provider"],
+            verdict=sequence["verdict"],
+            tokens=sequence["output_ids"] or 0,
+            text_agrees=found["text_agrees"],
+            count_gap=found["count_gap"],
+            residual_error=residual_error(sequence) if sequence["verdict"] == "consistent" else 0.0,
+        )
+
+
 def check_sequences(examined: Sequence[Examined], max_residual_error: float) -> list[Check]:
     """The four checks of the stage."""
     trusted = [e for e in examined if e.trusted]

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import accumulate, tee
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import tee
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
+from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.calibration import Calibration, GroupKey
+from eagle_assets.reconstruction.reconstruct import calibrate, findings, reconstruct
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Reconstruction
+
+FOUND_SEQUENCES = pa.schema(
+    [
+        *TOKEN_SEQUENCES,
+        ("group", pa.string()),  # JSON of model, provider, streamed: whose calibration it depends on; null on none
+        ("order", pa.float64()),
+        ("exposure", pa.string()),  # JSON of an Exposure, or null
+        ("text_agrees", pa.bool_()),  # of those that would be trusted: whether they give what was received
+        ("count_gap", pa.int32()),
+    ]
+)
+"""TOKEN_SEQUENCES before they are weighed and examined, with what both need; in it as rows: without the last two."""
+
+UNSTATED_ERROR = 1.0
 
 
 def calibrate_rows(rows: Iterable[dict[str, Any]]) -> Calibration:
@@ -28,32 +46,46 @@ def sequence_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> I
         yield _sequence_row(row, reconstruction)
 
 
-def positions_to_hold_back(rows: Iterable[Mapping[str, Any]], limit: float) -> frozenset[int]:
-    """Positions of the `consistent` rows that must go, so that on average no more than `limit` of the others is wrong.
+def found_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> Iterator[dict[str, Any]]:
+    """Rows of RAW_RESPONSES as rows of FOUND_SEQUENCES, in order and before they are weighed; holds one batch."""
+    rows, again = tee(rows)
+    for row, (reading, found) in zip(rows, findings(map(exchange_of_row, again), calibration), strict=True):
+        exposure, known = found.exposure, reading.situation is not None
+        yield {
+            **_sequence_row(row, found),
+            "group": group_name((reading.target_name, reading.provider or "", reading.response.streamed))
+            if known
+            else None,
+            "order": reading.exchange.order,
+            "exposure": None if exposure is None else msgspec.json.encode(exposure).decode(),
+        }
 
-    Those with the highest residual error go first, so as few as can be (posterior error probability to false
-    discovery rate, as elsewhere). Needs the columns `verdict` and `evidence`.
+
+def group_name(key: GroupKey) -> str:
+    """A group's key as it stands in FOUND_SEQUENCES."""
+    return msgspec.json.encode(key).decode()
+
+
+def held_back(errors: npt.NDArray[np.float64], limit: float) -> npt.NDArray[np.bool_]:
+    """Which `consistent` rows must go, so that on average no more than `limit` of the others is wrong.
+
+    `errors` are the residual errors, NaN for rows that are not `consistent`. Those with the highest go first, so as few
+    as can be (posterior error probability to false discovery rate, as elsewhere).
     """
-    stated = [(residual_error(row), position) for position, row in enumerate(rows) if row["verdict"] == "consistent"]
-    stated.sort()
-    sums = accumulate(error for error, _ in stated)
-    kept = sum(total <= limit * number for number, total in enumerate(sums, start=1))
-    return frozenset(position for _, position in stated[kept:])
-
-
-def held_back(rows: Iterable[dict[str, Any]], positions: Container[int]) -> Iterator[dict[str, Any]]:
-    """The rows, those at these positions as `unverified`, with the reason."""
-    for position, row in enumerate(rows):
-        if position in positions:
-            row = {**row, "verdict": "unverified", "reasons": [*row["reasons"], "residual_error_above_limit"]}
-        yield row
+    stated = np.flatnonzero(~np.isnan(errors))
+    ascending = stated[np.argsort(errors[stated], kind="stable")]
+    allowed = limit * np.arange(1, ascending.size + 1)
+    kept = np.count_nonzero(np.cumsum(errors[ascending]) <= allowed)
+    held = np.zeros(errors.size, dtype=np.bool_)
+    held[ascending[kept:]] = True
+    return held
 
 
 def residual_error(row: Mapping[str, Any]) -> float:
     """Probability that the ids of a trusted row are wrong for all that its evidence says; what is not stated is 1."""
     if row["verdict"] == "exact":
         return 0.0
-    return float(msgspec.json.decode(row["evidence"]).get("residual_error", 1.0))
+    return float(msgspec.json.decode(row["evidence"]).get("residual_error", UNSTATED_ERROR))
 
 
 def _sequence_row(row: dict[str, Any], reconstruction: Reconstruction) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.report.pictures import CountDifferences
@@ -25,6 +27,13 @@ _IN_SHORT = {
 }
 
 
+def rows_with_lengths(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Rows of batches with `output_ids`, of which only the number is left."""
+    for batch in batches:
+        place = batch.schema.get_field_index("output_ids")
+        yield from batch.set_column(place, "output_ids", pc.list_value_length(batch["output_ids"])).to_pylist()
+
+
 @dataclass
 class Figures:
     """Sums over rows of TOKEN_SEQUENCES. Counters are by provider, then by verdict or by what is left of the count."""
@@ -38,20 +47,21 @@ class Figures:
     canonical: Counter[bool] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Figures:
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> Figures:
+        """Of batches of TOKEN_SEQUENCES with COLUMNS."""
         figures = cls()
-        for row in rows:
+        for row in rows_with_lengths(batches):
             figures.add(row)
         return figures
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take one row into the sums."""
-        provider, verdict, ids = row["provider"] or "not named", row["verdict"], row["output_ids"]
+        """Take one row of `rows_with_lengths` into the sums."""
+        provider, verdict, tokens = row["provider"] or "not named", row["verdict"], row["output_ids"]
         self.verdicts[provider][verdict] += 1
         self.cost_usd += row["cost_usd"] or 0.0
-        if ids is not None:
-            self.tokens[verdict] += len(ids)
-            self.lengths.append(len(ids))
+        if tokens is not None:
+            self.tokens[verdict] += tokens
+            self.lengths.append(tokens)
         if row["canonical"] is not None:
             self.canonical[row["canonical"]] += 1
         evidence = msgspec.json.decode(row["evidence"]) if row["evidence"] else {}

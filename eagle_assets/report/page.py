@@ -104,7 +104,7 @@ def figures_of(home: Home) -> Figures:
     """The sums over every sequence that the catalogue shows."""
     with duckdb.connect(home.catalogue, read_only=True) as connection:
         batches = connection.sql(f"SELECT {', '.join(COLUMNS)} FROM token_sequences").to_arrow_reader(1_024)
-        return Figures.of(row for batch in batches for row in batch.to_pylist())
+        return Figures.of(batches)
 
 
 def obstacles(home: Home, datasets: Sequence[str]) -> list[Obstacle]:

@@ -7,7 +7,7 @@ sides are read as streams.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,8 @@ WORST = 5
 SHARD_COLUMNS = ["exchange_id", "verdict", "input_ids", "loss_mask"]
 SEQUENCE_COLUMNS = ["exchange_id", "verdict", "prompt_ids", "output_ids"]
 
+COUNTED = ("rows", "trusted_sequences", "tokens", "generated_tokens")
+
 Batches = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]  # reads these columns of all rows, from the start
 
 
@@ -31,25 +33,17 @@ def check_shards(shards: Batches, sequences: Batches, vocabulary_size: int) -> l
 
     `sequences` are all of the dataset, trusted or not, in the order that the shards keep.
     """
-    found = _Found()
-    places = _places(found, shards, sequences)
-    reached = np.maximum.accumulate(np.maximum(places, 0))
-    rows = _Stream(shards(SHARD_COLUMNS))
-    first = taken = 0
-    for batch in sequences(SEQUENCE_COLUMNS):
-        beyond = int(np.searchsorted(reached, first + batch.num_rows))
-        _compare(found, rows.take(beyond - taken), places[taken:beyond] - first, batch, vocabulary_size)
-        first, taken = first + batch.num_rows, beyond
-    found.add_rows_without_sequence(rows.take(places.size - taken))
-    return [found.only_trusted_ids(), found.masks_cover()]
+    found = ShardsFound()
+    found.compare(shards, sequences, vocabulary_size)
+    return found.checks()
 
 
-def _places(found: _Found, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
+def _places(found: ShardsFound, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
     """Where in the dataset the sequence of each shard row is, −1 where it has none. Shape (shard rows,)."""
     places = _places_in_order(shards, sequences)
     if places is None:
         places = _places_in_disorder(found, shards, sequences)
-    found.rows = places.size
+    found.rows += places.size
     return places
 
 
@@ -70,16 +64,16 @@ def _places_in_order(shards: Batches, sequences: Batches) -> npt.NDArray[np.int6
     return in_order if ahead is None and (np.diff(in_order) > 0).all() else None
 
 
-def _places_in_disorder(found: _Found, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
+def _places_in_disorder(found: ShardsFound, shards: Batches, sequences: Batches) -> npt.NDArray[np.int64]:
     """The same for any rows, with all ids in memory: to say what is wrong with them."""
     named, known = (
         pa.chunked_array([batch["exchange_id"] for batch in stream(["exchange_id"])], pa.string())
         for stream in (shards, sequences)
     )
-    found.faults["rows_repeated"] = len(named) - pc.count_distinct(named).as_py()
+    found.faults["rows_repeated"] += len(named) - pc.count_distinct(named).as_py()
     places = pc.fill_null(pc.index_in(named, value_set=known.combine_chunks()), -1).to_numpy().astype(np.int64)
     before = np.maximum.accumulate(np.concatenate([[-1], places]))[:-1]
-    found.faults["rows_out_of_order"] = int(np.count_nonzero((places >= 0) & (places < before)))
+    found.faults["rows_out_of_order"] += int(np.count_nonzero((places >= 0) & (places < before)))
     return places
 
 
@@ -105,7 +99,9 @@ class _Stream:
 
 
 @dataclass
-class _Found:
+class ShardsFound:
+    """What is found where shards are held against the sequences that they came from, file by file."""
+
     rows: int = 0
     trusted_sequences: int = 0
     tokens: int = 0
@@ -114,6 +110,32 @@ class _Found:
     faults: Counter[str] = field(default_factory=Counter)
     worst_ids: list[str] = field(default_factory=list)
     worst_masks: list[str] = field(default_factory=list)
+
+    def compare(self, shards: Batches, sequences: Batches, vocabulary_size: int) -> None:
+        """Hold the rows of a file against its sequences, in their order."""
+        places = _places(self, shards, sequences)
+        reached = np.maximum.accumulate(np.maximum(places, 0))
+        rows = _Stream(shards(SHARD_COLUMNS))
+        first = taken = 0
+        for batch in sequences(SEQUENCE_COLUMNS):
+            beyond = int(np.searchsorted(reached, first + batch.num_rows))
+            _compare(self, rows.take(beyond - taken), places[taken:beyond] - first, batch, vocabulary_size)
+            first, taken = first + batch.num_rows, beyond
+        self.add_rows_without_sequence(rows.take(places.size - taken))
+
+    def checks(self) -> list[Check]:
+        """The two checks of the stage."""
+        return [self.only_trusted_ids(), self.masks_cover()]
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """What is counted in files without a fault."""
+        return {name: getattr(self, name) for name in COUNTED}
+
+    def add_good(self, counts: Mapping[str, float]) -> None:
+        """Take the counts of a file in which no fault was found before."""
+        for name in COUNTED:
+            setattr(self, name, getattr(self, name) + int(counts[name]))
 
     def add_rows_without_sequence(self, rows: pa.Table | None) -> None:
         if rows is not None:
@@ -155,7 +177,7 @@ class _Found:
 
 
 def _compare(
-    found: _Found,
+    found: ShardsFound,
     rows: pa.Table | None,
     places: npt.NDArray[np.int64],
     sequences: pa.RecordBatch,

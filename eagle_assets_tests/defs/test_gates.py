@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from eagle_assets.defs import judging
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
+from eagle_assets.reconstruction import part_findings
 from eagle_assets.reconstruction.show_command import find_in_home
 from eagle_assets_tests.defs.conftest import Place, write_datasets, write_prompts
 
@@ -54,9 +55,10 @@ def last_id_wrong(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def spoilt(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place where reconstruction went wrong and the roundtrip check of B3 found it, in a run of both assets."""
-    right = judging.sequence_rows
+    right = part_findings.found_rows
+    shutil.rmtree(place.home.root / ".kept")  # so that everything is judged anew
     with place.instance("fresh") as instance, monkeypatch.context() as patch:
-        patch.setattr(judging, "sequence_rows", lambda *given: last_id_wrong(right(*given)))
+        patch.setattr(part_findings, "found_rows", lambda *given: last_id_wrong(right(*given)))
         result = run(instance, "B3", "token_sequences", "training_shards")
         assert not result.success
         assert "roundtrip_is_exact" in refusal(result, "token_sequences")
@@ -175,3 +177,4 @@ def test_nothing_is_bought_twice(place: Place) -> None:
         assert run(instance, "B3", "prompts", "raw_responses", "token_sequences", "training_shards").success
     after = require(place.home, "raw_responses", "B3").audit
     assert after.counts["answers"] == before.counts["answers"] + 1
+    assert after.files[: len(before.files)] == before.files

@@ -119,6 +119,46 @@ def test_a_damaged_record_is_refused_and_made_good_by_making_it_again(home: Home
     assert numbers_of(require(home, "token_sequences", "B3")) == globbed(home, "token_sequences") == [2]
 
 
+def grow(home: Home, number: int) -> Audit:
+    """A version with one file more: the others are kept as far as they are what was published."""
+    with new_version(home, "token_sequences", "B3") as version:
+        for file in version.last_good.files if version.last_good is not None else ():
+            if not version.keep(file):
+                version.write_rows(file.written_as, SCHEMA, [{"n": 100, "ids": []}])
+        version.write_parts(SCHEMA, [{"n": number, "ids": []}])
+        assert [row["n"] for row in version.rows(columns=["n"])][-1] == number
+        return version.audit([GOOD])
+
+
+def test_a_file_that_is_kept_is_not_written_again(home: Home) -> None:
+    first = grow(home, 0)
+    path = require(home, "token_sequences", "B3").paths[0]
+    written = path.stat().st_mtime_ns
+    second = grow(home, 1)
+    assert second.files[0] == first.files[0]
+    assert path.stat().st_mtime_ns == written
+    assert numbers_of(require(home, "token_sequences", "B3")) == [0, 1] == globbed(home, "token_sequences")
+
+
+def test_a_file_that_changed_is_not_kept(home: Home) -> None:
+    grow(home, 0)
+    path = require(home, "token_sequences", "B3").paths[0]
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    grow(home, 1)
+    assert numbers_of(require(home, "token_sequences", "B3")) == [100, 1]
+
+
+def test_a_refused_version_leaves_the_files_that_it_kept(home: Home) -> None:
+    first = grow(home, 0)
+    with new_version(home, "token_sequences", "B3") as version:
+        assert version.keep(first.files[0])
+        version.write_parts(SCHEMA, [{"n": 1, "ids": []}])
+        version.audit([BAD])
+    assert globbed(home, "token_sequences") == [0]
+    grow(home, 2)
+    assert numbers_of(require(home, "token_sequences", "B3")) == [0, 2]
+
+
 def _die_while_writing(root: Path) -> None:
     def rows() -> Iterator[dict[str, object]]:
         for n in range(5_000):

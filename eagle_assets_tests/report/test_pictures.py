@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections import Counter
 from xml.etree import ElementTree
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,14 +100,13 @@ def row(
 
 def test_figures_are_sums_of_the_rows() -> None:
     explained = '{"count_difference": 0, "convention": "verbatim"}'
-    figures = Figures.of(
-        [
-            row("A", "exact", [1] * 3, 0.5),
-            row("B", "consistent", [1] * 5, 0.5, explained),
-            row("B", "unverified", [1] * 2, None, explained),
-            row("B", "unusable", None, None),
-        ]
-    )
+    rows = [
+        row("A", "exact", [1] * 3, 0.5),
+        row("B", "consistent", [1] * 5, 0.5, explained),
+        row("B", "unverified", [1] * 2, None, explained),
+        row("B", "unusable", None, None),
+    ]
+    figures = Figures.of(pa.Table.from_pylist(rows).to_batches(max_chunksize=3))
     assert figures.trusted_tokens == 8
     assert figures.usd_per_million_trusted == 1e6 / 8
     assert figures.trusted_share == 0.5

@@ -1,0 +1,156 @@
+"""What a second materialisation costs, and what memory many responses take: `python benchmarks/rematerialise.py`.
+
+A journal is filled with answers of the sandbox's kind, and `raw_responses`, `token_sequences` and `training_shards` are
+materialised through Dagster; then 1 % new answers come, and they are materialised again. Each materialisation has a
+process of its own. To reach: again takes at most 0.1 of the first time, ten times as many responses at most 1.2 times
+the memory, and from journal to shard as many tokens a second as tiktoken's batch on two threads gives for the same
+texts. Status 1 where one is missed. `--responses` is the larger number: 200000 for the figures of the README.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+STAGES = ("raw_responses", "token_sequences", "training_shards")
+AGAIN, MEMORY, TOKENS = 0.1, 1.2, 1.0
+DATASET = "B3"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--responses", type=int, default=10_000, help="responses of the larger dataset")
+    parser.add_argument("--measure", nargs=2, metavar=("HOME", "STAGE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measured(*arguments.measure)))
+        return 0
+    from eagle_assets.sandbox.process import running_sandbox
+
+    many = arguments.responses
+    with tempfile.TemporaryDirectory() as folder, running_sandbox(Path(folder, "truth.jsonl")) as base_url:
+        few_first, _, _ = materialised_twice(Path(folder, "few"), many // 10, base_url)
+        first, again, texts = materialised_twice(Path(folder, "many"), many, base_url)
+    tokens, bare_seconds = encoded_by_tiktoken(texts)
+    print(f"{many:,} responses, then 1 % more; {tokens:,} tokens of text")
+    print(f"{'':<18}{'first, s':>10}{'again, s':>10}{'ratio':>8}{'MB at a tenth':>15}{'MB':>8}{'times':>8}")
+    for stage in STAGES:
+        ratio, memory = again[stage]["seconds"] / first[stage]["seconds"], first[stage]["MB"] / few_first[stage]["MB"]
+        print(
+            f"{stage:<18}{first[stage]['seconds']:>10.1f}{again[stage]['seconds']:>10.1f}{ratio:>8.3f}"
+            f"{few_first[stage]['MB']:>15,.0f}{first[stage]['MB']:>8,.0f}{memory:>8.2f}"
+        )
+    judged = STAGES[1:]
+    ratio = sum(again[stage]["seconds"] for stage in judged) / sum(first[stage]["seconds"] for stage in judged)
+    memory = max(first[stage]["MB"] for stage in judged) / max(few_first[stage]["MB"] for stage in judged)
+    speed = tokens / sum(first[stage]["seconds"] for stage in STAGES)
+    bare = tokens / bare_seconds
+    print(f"sequences and shards again, after 1 % new: {ratio:.3f} of the first time (to reach: {AGAIN:g})")
+    print(f"memory at ten times as many responses: {memory:.2f} times (to reach: {MEMORY:g})")
+    share = f"{speed / bare:.3f} of tiktoken's {bare:,.0f} on two threads (to reach: {TOKENS:g})"
+    print(f"journal to shard: {speed:,.0f} tokens a second, {share}")
+    return int(ratio > AGAIN or memory > MEMORY or speed < TOKENS * bare)
+
+
+def materialised_twice(
+    folder: Path, responses: int, base_url: str
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], list[str]]:
+    """What each stage takes the first time and after 1 % more, and the texts of all answers."""
+    folder.mkdir()
+    dataset = {"source": "openrouter", "prompts": "B3.jsonl", "max_tokens": 4096}
+    (folder / "datasets.yaml").write_text(json.dumps({"datasets": {DATASET: dataset}}))
+    environment = {
+        **os.environ,
+        "EAGLE_ASSETS_HOME": str(folder / "home"),
+        "EAGLE_ASSETS_DATASETS": str(folder / "datasets.yaml"),
+        "OPENROUTER_API_KEY": "sandbox",
+        "OPENROUTER_BASE_URL": base_url,
+        "DAGSTER_HOME": str(folder),
+    }
+    (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    texts = write_answers(folder, range(responses))
+    first = in_processes(environment, ("tokenizer_report", "provider_calibration", "prompts", *STAGES))
+    write_answers(folder, range(responses, responses + max(1, responses // 100)))
+    return first, in_processes(environment, ("prompts", *STAGES)), texts
+
+
+def in_processes(environment: dict[str, str], stages: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    found = {}
+    for stage in stages:
+        command = [sys.executable, __file__, "--measure", environment["DAGSTER_HOME"], stage]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        found[stage] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measured(dagster_home: str, stage: str) -> dict[str, float]:
+    """Seconds of a materialisation, and the most memory of any of its processes; starting Python is not counted."""
+    import logging
+
+    import dagster as dg
+
+    from eagle_assets.defs.graph import the_definitions
+    from eagle_assets.targets.kimi import kimi_vocabulary
+
+    logging.disable(logging.INFO)
+    kimi_vocabulary()
+    job = the_definitions().resolve_implicit_global_asset_job_def()
+    partition = DATASET if stage in ("prompts", *STAGES) else None
+    with dg.DagsterInstance.from_config(dagster_home) as instance:
+        started = time.perf_counter()
+        job.execute_in_process(instance=instance, partition_key=partition, asset_selection=[dg.AssetKey(stage)])
+        seconds = time.perf_counter() - started
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {"seconds": seconds, "MB": peak / 1024}
+
+
+def write_answers(folder: Path, numbers: range) -> list[str]:
+    """Add prompts to the prompts file and their answers to the journal, as if they had been bought; gives the texts."""
+    from exchanges import made_exchanges
+
+    from eagle_assets.configuration import load_configuration
+    from eagle_assets.openrouter.journal import Journal, journal_folder
+    from eagle_assets.openrouter.requests import Prompt, build_request, request_key
+
+    configuration = load_configuration(folder / "datasets.yaml")
+    texts: list[str] = []
+    with (
+        (folder / "B3.jsonl").open("a", encoding="utf-8") as prompts,
+        Journal.open(journal_folder(folder / "home", DATASET)) as journal,
+    ):
+        for number, made in zip(numbers, made_exchanges(numbers, streamed=False), strict=True):
+            messages = made.line["request"]["messages"]
+            prompts.write(json.dumps({"prompt_id": f"q{number}", "messages": messages}, ensure_ascii=False) + "\n")
+            prompt = Prompt(f"q{number}", tuple(messages))
+            request = build_request(prompt, configuration.bought[DATASET], configuration)
+            attempt = journal.ask(f"local-{number}", prompt.prompt_id, request_key(request), request)
+            journal.begin(attempt, 200, [])
+            journal.receive(attempt, made.line["body"].encode(), 0.1)
+            journal.end(attempt)
+            texts += made.texts
+    return texts
+
+
+def encoded_by_tiktoken(texts: list[str]) -> tuple[int, float]:
+    """Tokens of the texts, and the seconds that tiktoken takes for them on two threads."""
+    import tiktoken
+
+    from eagle_assets.targets.encoders import SPLIT_PATTERN
+    from eagle_assets.targets.kimi import kimi_vocabulary
+
+    ranks = kimi_vocabulary().id_of_bytes
+    encoding = tiktoken.Encoding("kimi", pat_str=SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={})
+    started = time.perf_counter()
+    tokens = sum(map(len, encoding.encode_ordinary_batch(texts, num_threads=2)))
+    return tokens, time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

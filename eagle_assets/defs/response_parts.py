@@ -1,0 +1,58 @@
+"""The files of `raw_responses`: what was published stays as it is, what is new comes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from eagle_assets.lake.audit import File
+from eagle_assets.lake.schemas import RAW_RESPONSES
+from eagle_assets.lake.version import PART_ROWS, NewVersion
+from eagle_assets.openrouter.journal import JournalReader
+
+MOST_SMALL_PARTS = 64
+"""Files that are not full from which on they are put together. What was found in their responses is then found anew."""
+
+
+def keep_parts(version: NewVersion, journal: JournalReader) -> set[str]:
+    """Keep every part whose rows are still what the journal says of their exchanges; returns the ids of these."""
+    kept: set[str] = set()
+    ended = journal.ended()
+    for file in _worth_keeping(version):
+        columns = _read(version, file, ["exchange_id", "cost_usd", "generation"])
+        ids, told = columns["exchange_id"], zip(columns["cost_usd"], columns["generation"], strict=True)
+        settled_since = (
+            cost is None and generation is None and ended.get(exchange_id)
+            for exchange_id, (cost, generation) in zip(ids, told, strict=True)
+        )
+        if ended.keys() >= set(ids) and not any(settled_since) and version.keep(file):
+            kept.update(ids)
+    return kept
+
+
+def write_local(version: NewVersion, rows: Iterable[dict[str, Any]]) -> None:
+    """Write the rows of a local dataset; parts that hold the file's first rows, byte for byte, are kept."""
+    stream: Iterator[dict[str, Any]] = iter(rows)
+    for file in _worth_keeping(version):
+        columns = _read(version, file, ["exchange_id", "body"])
+        ahead = list(islice(stream, file.rows))
+        same = [(row["exchange_id"], row["body"]) for row in ahead] == list(zip(*columns.values(), strict=True))
+        if not same or not version.keep(file):
+            stream = chain(ahead, stream)
+            break
+    version.write_parts(RAW_RESPONSES, stream)
+
+
+def _worth_keeping(version: NewVersion) -> list[File]:
+    files = version.last_good.files if version.last_good is not None else ()
+    there = [file for file in files if version.is_there(file)]
+    few = sum(file.rows < PART_ROWS for file in there) <= MOST_SMALL_PARTS
+    return [file for file in there if few or file.rows >= PART_ROWS]
+
+
+def _read(version: NewVersion, file: File, columns: list[str]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = pq.read_table(version.published(file), columns=columns).to_pydict()
+    return found
