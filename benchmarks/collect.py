@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from own_process import answer_if_asked, measured_apart, peak_mib
 
 IN_FLIGHT = 128
 ANSWER_TOKENS = 100
@@ -29,20 +30,15 @@ SPEED_TO_REACH, MEMORY_TO_KEEP = 5.0, 1.2
 
 
 def main() -> int:
+    answer_if_asked(measured)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="2,000 responses at most, and no verdict on memory")
-    parser.add_argument("--measure", nargs=3, metavar=("WHAT", "URL", "REQUESTS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        what, url, requests = arguments.measure
-        measured = plain_httpx(url, int(requests)) if what == "plain" else collection(url, int(requests))
-        print(json.dumps(measured))
-        return 0
     many = 2_000 if arguments.quick else MANY
     with server() as url:
-        plain = measure("plain", url, PLAIN_REQUESTS)
-        few = measure("collection", url, FEW)
-        lot = measure("collection", url, many)
+        plain = measured_apart(__file__, "plain", url, str(PLAIN_REQUESTS))
+        few = measured_apart(__file__, "collection", url, str(FEW))
+        lot = measured_apart(__file__, "collection", url, str(many))
     speed = lot["a second"] / plain["a second"]  # the few are for the memory: starting up is much of their time
     memory = lot["peak MiB"] / few["peak MiB"]
     print(f"{'':<34}{'responses':>10}{'a second':>10}{'CPU ms':>10}{'peak MiB':>10}")
@@ -54,12 +50,8 @@ def main() -> int:
     return int(speed < SPEED_TO_REACH or (not arguments.quick and memory > MEMORY_TO_KEEP))
 
 
-def measure(what: str, url: str, requests: int) -> dict[str, float]:
-    """Measure in a process of its own."""
-    command = [sys.executable, __file__, "--measure", what, url, str(requests)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
+def measured(what: str, url: str, requests: str) -> dict[str, float]:
+    return plain_httpx(url, int(requests)) if what == "plain" else collection(url, int(requests))
 
 
 @contextmanager
@@ -140,7 +132,7 @@ def figures(responses: int, seconds: float, cpu_seconds: float) -> dict[str, flo
         "responses": responses,
         "a second": responses / seconds,
         "CPU ms": 1e3 * cpu_seconds / responses,
-        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak MiB": peak_mib(),
     }
 
 

@@ -7,10 +7,6 @@ has a process of its own. To keep: at most 1.2 times the memory at ten times the
 from __future__ import annotations
 
 import argparse
-import json
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -19,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from own_process import answer_if_asked, measured_apart, peak_mib
 
 from eagle_assets.lake.audit import require
 from eagle_assets.lake.home import Home
@@ -34,14 +31,10 @@ MEMORY_TO_KEEP, VOCABULARY_SIZE, DATASET = 1.2, 163_840, "B3"
 
 
 def main() -> int:
+    answer_if_asked(lambda what, root, rows: measured(what, Home(Path(root)), int(rows)))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="2,000 and 20,000 rows, and no verdict on memory")
-    parser.add_argument("--measure", nargs=3, metavar=("WHAT", "HOME", "ROWS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        what, root, rows = arguments.measure
-        print(json.dumps(measured(what, Home(Path(root)), int(rows))))
-        return 0
     few = 2_000 if arguments.quick else 20_000
     print(f"{'':<26}{'rows':>10}{'tokens a second':>18}{'peak MiB':>10}{'times':>8}")
     kept = True
@@ -49,7 +42,7 @@ def main() -> int:
         for what in ("sequences", "shards", *FORMATS):
             peaks = []
             for rows in (few, 10 * few):
-                row = in_its_own_process(what, f"{folder}/{rows}", rows)
+                row = measured_apart(__file__, what, f"{folder}/{rows}", str(rows))
                 peaks.append(row["peak MiB"])
                 if what != "sequences":
                     times = f"{peaks[1] / peaks[0]:.2f}" if len(peaks) == 2 else ""
@@ -58,11 +51,6 @@ def main() -> int:
             kept &= what == "sequences" or peaks[1] <= MEMORY_TO_KEEP * peaks[0]
     print(f"\nmemory at ten times the rows: {MEMORY_TO_KEEP:g} times at most, {'kept' if kept else 'missed'}")
     return int(not kept and not arguments.quick)
-
-
-def in_its_own_process(what: str, home: str, rows: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--measure", what, home, str(rows)]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def measured(what: str, home: Home, rows: int) -> dict[str, float]:
@@ -80,8 +68,7 @@ def measured(what: str, home: Home, rows: int) -> dict[str, float]:
         request = ExportRequest(what, home.root / what, dedup="sequence")  # type: ignore[arg-type]
         tokens = export(home, target, request).manifest["tokens"]
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"tokens": tokens, "seconds": seconds, "peak MiB": peak}
+    return {"tokens": tokens, "seconds": seconds, "peak MiB": peak_mib()}
 
 
 def make_shards(home: Home) -> float:

@@ -14,7 +14,8 @@ from eagle_assets.configuration import Settings
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.defs.outcomes import Group, Outcome
 from eagle_assets.defs.presentation import ENDED_EARLY
-from eagle_assets.lake.home import Home, write_atomically
+from eagle_assets.durability import write_atomically
+from eagle_assets.lake.home import Home
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 

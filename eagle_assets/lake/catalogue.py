@@ -19,8 +19,9 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from eagle_assets.durability import sync_folder
 from eagle_assets.lake.audit import Audit, Record, read_history, read_record
-from eagle_assets.lake.home import Home, sync_folder
+from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import (
     CALIBRATION,
     PROMPTS,

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eagle_assets import __version__
+from eagle_assets.durability import sync_folder, write_atomically
 from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, Record, read_record, sha256_of
-from eagle_assets.lake.home import AUDIT_FILE, Home, sync_folder, write_atomically
+from eagle_assets.lake.home import AUDIT_FILE, Home
 
 ROWS_PER_BATCH = 256
 PART_ROWS = 2_048

@@ -15,13 +15,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @contextmanager
 def interruptible(on_first: Callable[[], None]) -> Iterator[None]:
     """While this is open, the first signal calls `on_first` in the event loop, and takes its usual effect when the
-    block has ended; a second one takes it at once. Signals reach the main thread only; elsewhere this does nothing.
+    block has ended; a second one takes it at once. A signal that whoever started this process had it ignore, as shells
+    do with SIGINT for background jobs, stays ignored. Signals reach the main thread only; elsewhere this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     received: list[int] = []
 
     def restore() -> None:
@@ -36,7 +38,7 @@ def interruptible(on_first: Callable[[], None]) -> Iterator[None]:
             restore()
             _take_effect(number)
 
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, handle)
     try:
         yield

@@ -47,6 +47,11 @@ def journal_folder(home_folder: Path, dataset: str) -> Path:
     return home_folder / "journal" / f"dataset={dataset}"
 
 
+def journaled_datasets(home_folder: Path) -> list[str]:
+    """The datasets of which something was ever asked, by name."""
+    return sorted(path.name.removeprefix("dataset=") for path in (home_folder / "journal").glob("dataset=*"))
+
+
 class JournalReader:
     """A journal to read, also while another process writes it: attempts that are under way do not show."""
 

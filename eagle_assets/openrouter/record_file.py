@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
+from eagle_assets.durability import sync_folder
+
 MAGIC = b"eagle-assets records 1\n"
 _HEAD = struct.Struct("<II")
 _UNFINISHED = 1 << 31
@@ -71,7 +73,7 @@ class RecordFile:
         if file.size == 0:
             file._write(MAGIC)
             file.sync()
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         return file
 
     def append(self, *parts: bytes) -> int:
@@ -188,7 +190,7 @@ def _cut_tail(path: Path) -> Damage | None:
                 kept.write(piece)
             kept.flush()
             os.fsync(kept.fileno())
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
         _truncate(file, end)
     return Damage(path, end, size - end, copy)
 
@@ -205,11 +207,3 @@ def _truncate(file: BinaryIO, size: int) -> None:
     file.truncate(size)
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,11 +17,13 @@ from rich.text import Text
 from eagle_assets.lake.audit import Published, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.version import last_good
+from eagle_assets.openrouter.journal import journaled_datasets, open_journal
 from eagle_assets.reconstruction.files import exchanges_in
 from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
+from eagle_assets.reconstruction.stored import row_of_record
 from eagle_assets.reconstruction.tokens_view import difference_in_words, differences, tokens_text
 from eagle_assets.reconstruction.verdict import Candidate, Verdict
 from eagle_assets.targets.kimi import target_named
@@ -72,14 +74,15 @@ def find_in_file(exchange_id: str, file: Path) -> Shown:
 
 
 def find_in_home(exchange_id: str, home: Home) -> Shown:
-    """The exchange in the last good versions of the home, or judged now where what was judged last was refused.
+    """The exchange in the last good versions of the home, or judged now where what was judged last was refused, or
+    never came so far because its responses were.
 
     Raises NotFound.
     """
-    raw = _find_row(exchange_id, home, "raw_responses")
+    raw = _find_row(exchange_id, home, "raw_responses") or _find_in_journals(exchange_id, home)
     row = _find_row(exchange_id, home, "token_sequences")
-    refused = raw is not None and read_record(home, "token_sequences", raw["dataset"]).failed is not None
-    if raw is not None and refused:
+    refused = _refused_stage(home, raw["dataset"], row is None) if raw is not None else None
+    if raw is not None and refused is not None:
         row = _judged_now(raw, home)
     if row is None and raw is not None:
         raise NotFound(
@@ -96,7 +99,7 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
         )
     facts = {
         "from": f"{row['dataset']}, prompt {row['prompt_id']}",
-        "judged": "just now, because token_sequences did not pass its audit" if refused else None,
+        "judged": f"just now, because {refused} did not pass its audit" if refused else None,
         "model": row["model"],
         "provider": row["provider"],
         "HTTP status": raw and raw["status"],
@@ -112,10 +115,32 @@ def _judged_now(raw: dict[str, Any], home: Home) -> dict[str, Any]:
     """The row of TOKEN_SEQUENCES that a row of RAW_RESPONSES leads to; what an audit refused is not kept."""
     if raw["asked_at"] is None:
         return sequence_row(raw, target_named(raw["model"]))
-    versions = _last_good_versions(home, "raw_responses")
-    bought = (row for published in versions for row in published.rows() if row["asked_at"] is not None)
-    (row,) = sequence_rows([raw], calibrate_rows(bought))
+    (row,) = sequence_rows([raw], calibrate_rows(_bought_rows(raw["dataset"], home)))
     return row
+
+
+def _refused_stage(home: Home, dataset: str, never_judged: bool) -> str | None:
+    """The stage whose refusal keeps a judgement from being the current one."""
+    stages = ("raw_responses", "token_sequences") if never_judged else ("token_sequences",)
+    return next((stage for stage in stages if read_record(home, stage, dataset).failed is not None), None)
+
+
+def _bought_rows(dataset: str, home: Home) -> Iterator[dict[str, Any]]:
+    """What calibration may learn from: the last good versions, and where this dataset has none its journal."""
+    published = list(_last_good_versions(home, "raw_responses"))
+    for version in published:
+        yield from (row for row in version.rows() if row["asked_at"] is not None)
+    if dataset not in {version.audit.dataset for version in published}:
+        yield from (row_of_record(record, dataset) for record in open_journal(home.root, dataset).read())
+
+
+def _find_in_journals(exchange_id: str, home: Home) -> dict[str, Any] | None:
+    """The row of RAW_RESPONSES of an exchange that was bought, whether its dataset was ever published or not."""
+    for dataset in journaled_datasets(home.root):
+        record = open_journal(home.root, dataset).find(exchange_id)
+        if record is not None:
+            return row_of_record(record, dataset)
+    return None
 
 
 def _find_row(exchange_id: str, home: Home, stage: str) -> dict[str, Any] | None:

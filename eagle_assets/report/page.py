@@ -13,8 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from eagle_assets import __version__
 from eagle_assets.configuration import Configuration
+from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import GateClosed, read_record, require_current
-from eagle_assets.lake.home import Home, write_atomically
+from eagle_assets.lake.home import Home
 from eagle_assets.lake.queries import run_query
 from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.report import pictures

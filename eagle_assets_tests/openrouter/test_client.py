@@ -337,6 +337,16 @@ def test_a_second_interruption_takes_effect_at_once(tmp_path: Path) -> None:
         assert {row.generation_id for row in ledger.unsettled("B3")} == set(router.billed)
 
 
+def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
+    code = COLLECTOR.replace("signal.default_int_handler", "signal.SIG_IGN")
+    with serving(Router(pause=1.0)) as router:
+        process = collector(tmp_path, router, 4, code=code)
+        wait_for(lambda: router.most_at_once == 4)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=15) == 0
+    assert [record.outcome for record in open_journal(tmp_path, "B3").read()] == ["answered"] * 4
+
+
 COLLECTOR = """
 import signal
 import sys
@@ -353,10 +363,12 @@ collect(Path(home), Router(url=url), *(f"p{i}" for i in range(int(prompts))), ti
 """
 
 
-def collector(home: Path, router: Router, prompts: int, grace: float = 10.0) -> subprocess.Popen[bytes]:
+def collector(
+    home: Path, router: Router, prompts: int, grace: float = 10.0, code: str = COLLECTOR
+) -> subprocess.Popen[bytes]:
     """A process that collects so many prompts."""
     arguments = [str(home), router.url, str(prompts), str(grace)]
-    return subprocess.Popen([sys.executable, "-c", COLLECTOR, *arguments], stderr=subprocess.DEVNULL)
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL)
 
 
 def wait_for(condition: Any) -> None:

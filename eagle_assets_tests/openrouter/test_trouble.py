@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,7 +145,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
     assert spent(tmp_path) == pytest.approx(41 * COST_USD)
 
 
-FULL_DISK = """
+NO_SPACE = """
 import errno, os, sys
 room, write = [int(sys.argv[3])], os.write
 def write_while_there_is_room(descriptor, data):
@@ -157,21 +160,47 @@ def write_while_there_is_room(descriptor, data):
     return write(descriptor, data)
 from eagle_assets.openrouter import record_file
 record_file.os.write = write_while_there_is_room
+"""
+BUYER = """
+import sys
 from pathlib import Path
+from eagle_assets.openrouter.ledger import LedgerError
+from eagle_assets.openrouter.record_file import JournalError
 from eagle_assets_tests.openrouter.router import Router
 from eagle_assets_tests.openrouter.test_client import collect
-summary = collect(Path(sys.argv[1]), Router(url=sys.argv[2]), *(f"p{i}" for i in range(80)))
-print(summary.answered, summary.stopped)
+try:
+    summary = collect(Path(sys.argv[1]), Router(url=sys.argv[2]), *(f"p{i}" for i in range(80)))
+    print(summary.answered, summary.stopped)
+except (JournalError, LedgerError) as error:
+    print(0, error)
 """
 
 
-@pytest.mark.parametrize("room", [1_000, 20_001, 50_003])
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Callable[[], int] | None]:
+    """Put a file system of this many bytes there, and give what makes it large; None where nobody may mount one."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        yield None
+        return
+    try:
+        grow = ["mount", "-o", "remount,size=64m", str(folder)]
+        yield lambda: subprocess.check_call(grow)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("room", [90_003, 180_001, 220_007])
 def test_no_space_left_is_a_clear_stop_and_nothing_is_corrupted(tmp_path: Path, room: int) -> None:
-    with serving(Router()) as router:
-        command = [sys.executable, "-c", FULL_DISK, str(tmp_path), router.url, str(room)]
+    """On a disk that is full, also for the ledger; where none may be mounted, the journal's writes are refused."""
+    with serving(Router()) as router, small_disk(tmp_path, room) as grow:
+        code = BUYER if grow else NO_SPACE + BUYER
+        command = [sys.executable, "-c", code, str(tmp_path), router.url, str(room // 4)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         answered, _, sentence = done.stdout.partition(" ")
-        assert "No space left on device" in sentence
+        assert any(words in sentence for words in ("No space left on device", "disk is full")), done.stdout
+        if grow:
+            grow()
         summary = collect(tmp_path, router, *(f"p{i}" for i in range(80)))
         assert sum(router.billed.values()) <= spent(tmp_path) + 1e-9
     assert not any("damaged" in note for note in summary.notes)

@@ -19,6 +19,7 @@ from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.attempts import JournalRecord
+from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.wire import exchange_of
 from eagle_assets.reconstruction.files import exchanges_in
 from eagle_assets.reconstruction.reasons_in_words import has_words, reason_in_words
@@ -53,6 +54,28 @@ def printed(shown: Shown, with_ids: bool = False, coloured: bool = False) -> str
     console = Console(file=file, width=100, force_terminal=coloured, color_system="256" if coloured else None)
     print_shown(shown, with_ids, coloured, console)
     return file.getvalue()
+
+
+def test_an_exchange_of_responses_that_were_refused_the_first_time_is_judged_from_the_journal(tmp_path: Path) -> None:
+    routing = {"ignore": ["fireworks", "baseten"]}
+    request = {"model": K2_5.name, "messages": [{"role": "user", "content": "hi"}], "provider": routing}
+    body = {
+        "id": "gen-1",
+        "model": K2_5.name,
+        "provider": "Fireworks",
+        "choices": [{"message": {"content": "Oi", "reasoning": "So"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 4, "cost": 0.001},
+    }
+    with Journal.open(journal_folder(tmp_path, "B3")) as journal:
+        attempt = journal.ask("local-1", "p1", "key", request)
+        journal.begin(attempt, 200, [])
+        journal.receive(attempt, json.dumps(body).encode(), 0.1)
+        journal.end(attempt)
+    with new_version(Home(tmp_path), "raw_responses", "B3") as version:
+        version.audit([Check("providers_allowed", False, "no", worst=({"exchange_id": "gen-1"},))])
+    shown = find_in_home("gen-1", Home(tmp_path))
+    assert (shown.verdict, shown.facts["provider"]) == ("unusable", "Fireworks")
+    assert shown.facts["judged"] == "just now, because raw_responses did not pass its audit"
 
 
 def test_boundaries_are_readable_without_colour() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from eagle_assets.durability import sync_folder, write_atomically
 from eagle_assets.lake.audit import sha256_of
-from eagle_assets.lake.home import sync_folder, write_atomically
 from eagle_assets.training.exports.request import ExportError
 
 NOTES = "unfinished.json"
