@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Check
-from eagle_assets.lake.home import write_atomically
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Delta, ReceivedCall, Response
 from eagle_assets.reconstruction.calibration import calibrate_observations

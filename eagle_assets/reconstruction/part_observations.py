@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eagle_assets.lake.home import write_atomically
+from eagle_assets.durability import write_atomically
 from eagle_assets.lake.kept import Part
 from eagle_assets.openrouter.wire import as_dict
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
