@@ -35,6 +35,7 @@ $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/eagle-assets preflight > $(VENV)/preflight.txt || { cat $(VENV)/preflight.txt >&2; exit 1; }
 	@touch $(READY)
 
 demo: setup
