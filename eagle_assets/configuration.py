@@ -27,6 +27,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(default=None, validation_alias="OPENROUTER_API_KEY")
     judge_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_JUDGE_KEY")
     base_url: str = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
+    server_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_SERVER_KEY")
 
 
 class Frozen(BaseModel):
@@ -71,7 +72,22 @@ class LocalDataset(Frozen):
     responses: Path
 
 
-Dataset = Annotated[OpenRouterDataset | LocalDataset, Field(discriminator="source")]
+class ServerDataset(Frozen):
+    """A dataset that the team's own OpenAI-compatible server (vLLM, SGLang) answers, with the ids that it generated.
+
+    `base_url` ends in `/v1`; `model` is the target model's name there. `extra_body` goes into every request, such as
+    `{"chat_template_kwargs": {"thinking": false}}`.
+    """
+
+    source: Literal["server"]
+    base_url: str
+    prompts: Path
+    model: str | None = None
+    max_tokens: int = Field(default=4_096, gt=0)
+    extra_body: dict[str, Any] = {}
+
+
+Dataset = Annotated[OpenRouterDataset | LocalDataset | ServerDataset, Field(discriminator="source")]
 
 
 class ServedJudge(Frozen):
@@ -118,6 +134,11 @@ class Configuration(Frozen):
     def local(self) -> dict[str, LocalDataset]:
         return {n: d for n, d in self.datasets.items() if isinstance(d, LocalDataset)}
 
+    @property
+    def own(self) -> dict[str, LocalDataset | ServerDataset]:
+        """The datasets whose ids the team's own server gave."""
+        return {n: d for n, d in self.datasets.items() if not isinstance(d, OpenRouterDataset)}
+
 
 def load_configuration(path: Path) -> Configuration:
     """Read a datasets file; relative paths in it are relative to it. Raises ConfigurationError."""
@@ -135,9 +156,9 @@ def load_configuration(path: Path) -> Configuration:
     folder = path.resolve().parent
     datasets = {
         name: dataset.model_copy(
-            update={"prompts": folder / dataset.prompts}
-            if isinstance(dataset, OpenRouterDataset)
-            else {"responses": folder / dataset.responses}
+            update={"responses": folder / dataset.responses}
+            if isinstance(dataset, LocalDataset)
+            else {"prompts": folder / dataset.prompts}
         )
         for name, dataset in configuration.datasets.items()
     }

@@ -12,6 +12,7 @@ from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.endpoints import Endpoint
 from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
+from eagle_assets.reconstruction.local import response_in
 
 WORST = 10
 
@@ -96,3 +97,27 @@ def providers_allowed(
         {"answers": len(answers), "strays": len(strays), "share": share},
         tuple({"exchange_id": row["exchange_id"], "reason": reason} for row, reason in strays[:WORST]),
     )
+
+
+def ids_are_given(rows: Iterable[dict[str, Any]], base_url: str) -> Check:
+    """Whether the team's own server gives the ids of its answers; `rows` are all exchanges with it."""
+    reasons = [_why_no_ids(row) for row in rows if row["outcome"] == "answered"]
+    without = [reason for reason in reasons if reason is not None]
+    share = len(without) / len(reasons) if reasons else 0.0
+    given = share <= MAX_SHARE_OF_STRAYS
+    named = f" ({without[0]})" if without else ""
+    wanted = "" if given else ": a server is needed that knows `return_token_ids`, such as vLLM from 0.10.2 on"
+    return Check(
+        "providers_allowed",
+        given,
+        f"{len(without)} of {len(reasons)} answers of {base_url} have no ids{named}{wanted}",
+        {"answers": len(reasons), "without_ids": len(without), "share": share},
+    )
+
+
+def _why_no_ids(row: dict[str, Any]) -> str | None:
+    try:
+        response_in(row)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -27,10 +27,10 @@ from eagle_assets.targets.kimi import target_named
 OBSERVATIONS = "observations"  # what is kept of each part of raw_responses
 
 
-def finder_of(project: Project, is_local: bool) -> tuple[Finder, str]:
+def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
     """Who judges a dataset, and what that was learnt from."""
     target = project.configuration.target
-    if is_local:
+    if is_own:
         return LocalFinder(target), "nothing: the ids are given"
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
     calibration = _calibration(project.home, tuple(published.as_input for published in bought))
@@ -64,7 +64,7 @@ def tried_blind(project: Project, name: str, version: NewVersion, total: int) ->
 
 def departures_of(project: Project) -> Departures:
     """How often the model left the canonical path in the local datasets that are there."""
-    own, _ = require_all(project.home, "raw_responses", project.configuration.local)
+    own, _ = require_all(project.home, "raw_responses", project.configuration.own)
     return _departures_in(project.home, tuple(published.as_input for published in own), project.configuration.target)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset
+from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, ServerDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
@@ -44,7 +44,7 @@ WORST = 10
 def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
     """The requests of a dataset as they are sent, with prompt ids, their number and the worst-case cost.
 
-    For local datasets, the prompts that the server's answers belong to; they cost nothing.
+    What the team's own server answers costs nothing; of a file of its answers, these are the prompts they belong to.
     """
     from eagle_assets.lake.schemas import PROMPTS
     from eagle_assets.lake.version import new_version
@@ -60,8 +60,10 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
         if isinstance(dataset, LocalDataset):
             price, rows = None, local_rows(dataset, name, target, problems)
         else:
-            inputs.append(require(project.home, "provider_calibration"))
-            price = _dearest(inputs[-1], configuration)
+            price = None
+            if isinstance(dataset, OpenRouterDataset):
+                inputs.append(require(project.home, "provider_calibration"))
+                price = _dearest(inputs[-1], configuration)
             rows = request_rows(dataset, name, configuration, target, price, problems)
         version.write_rows("part.parquet", PROMPTS, rows)
         checks, counts = _audit(version, name, project, price, problems)
@@ -70,11 +72,11 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
 
 
 def request_rows(
-    dataset: OpenRouterDataset,
+    dataset: OpenRouterDataset | ServerDataset,
     name: str,
     configuration: Configuration,
     target: "Target",
-    price: "Price",
+    price: "Price | None",
     problems: list[dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
     """Rows of a prompts file; what cannot be used goes to `problems`, as prompt and reason."""
@@ -101,7 +103,7 @@ def request_rows(
             "prompt_ids": ids,
             "prompt_tokens": len(ids),
             "max_tokens": request["max_tokens"],
-            "worst_case_usd": worst_case_usd(len(ids), request["max_tokens"], price),
+            "worst_case_usd": worst_case_usd(len(ids), request["max_tokens"], price) if price is not None else 0.0,
         }
 
 
@@ -183,7 +185,9 @@ def _audit(
     counts = {"prompt_tokens": sum(row["prompt_tokens"] for row in rows)}
     valid = prompts_are_valid(len(rows), problems)
     if price is None:
-        free = Check("dataset_fits_budget", True, "local answers cost nothing", {"worst_case_usd": 0.0})
+        free = Check(
+            "dataset_fits_budget", True, "answers of the team's own server cost nothing", {"worst_case_usd": 0.0}
+        )
         return [valid, free], {**counts, "worst_case_usd": 0.0}
     configuration = project.configuration
     seen = seen_so_far(budget_totals(project.home.root, configuration), name, configuration)

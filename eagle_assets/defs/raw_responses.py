@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset
+from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, ServerDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.latest_verdicts import LatestVerdicts
@@ -65,6 +65,8 @@ def raw_responses(context: dg.AssetExecutionContext, project: Project, config: R
     ):
         if isinstance(dataset, LocalDataset):
             yield from _local(project, name, dataset, version)
+        elif isinstance(dataset, ServerDataset):
+            yield from _served(context, project, name, dataset, version, config)
         else:
             yield from _bought(context, project, name, dataset, version, config)
 
@@ -87,6 +89,44 @@ def _local(project: Project, name: str, dataset: LocalDataset, version: "NewVers
     yield from events_of(version.audit(checks, [prompts], vocabulary=prompts.audit.vocabulary))
 
 
+def _served(
+    context: dg.AssetExecutionContext,
+    project: Project,
+    name: str,
+    dataset: ServerDataset,
+    version: "NewVersion",
+    limits: RunLimits,
+) -> Events:
+    from eagle_assets.defs.collection_checks import ids_are_given
+    from eagle_assets.defs.response_parts import write_collected
+    from eagle_assets.openrouter.own_server import ask_own_server
+    from eagle_assets.reconstruction.local import served_row
+    from eagle_assets.targets.kimi import target_named
+
+    home, configuration = project.home, project.configuration
+    target = target_named(configuration.target)
+    prompts = require(home, "prompts", name)
+    asked, _ = prompts_as_published(prompts, dataset, configuration)
+    summary = ask_own_server(
+        home.root, name, dataset, asked, configuration, project.settings, report_to(context), limit=limits.max_requests
+    )
+    for sentence in (*summary.notes, *filter(None, [summary.stopped])):
+        context.log.warning(sentence)
+    prompt_ids = [prompt.prompt_id for prompt in asked]
+    nothing_lost, rows = write_collected(version, name, prompt_ids, summary, lambda row: served_row(row, target))
+    answers = sum(row["outcome"] == "answered" for row in rows)
+    checks = [
+        nothing_lost,
+        Check("spend_within_budget", True, "answers of the team's own server cost nothing", {"spent_usd": 0.0}),
+        ids_are_given(version.rows(columns=["prompt_id", "request", "outcome", "reason", "body"]), dataset.base_url),
+    ]
+    counts = {"prompts": summary.prompts, "answers": answers, "not_asked_yet": summary.left}
+    audit = version.audit(checks, [prompts], counts, vocabulary=prompts.audit.vocabulary)
+    yield from events_of(audit, _said(summary))
+    if summary.fatal:
+        raise dg.Failure(f"{summary.stopped}; what was answered is published", allow_retries=False)
+
+
 def _bought(
     context: dg.AssetExecutionContext,
     project: Project,
@@ -95,19 +135,10 @@ def _bought(
     version: "NewVersion",
     limits: RunLimits,
 ) -> Events:
-    from eagle_assets.defs.collection_checks import (
-        differing_rows,
-        every_prompt_is_explained,
-        nothing_lost,
-        providers_allowed,
-        spend_within_budget,
-    )
-    from eagle_assets.defs.response_parts import keep_parts
-    from eagle_assets.lake.schemas import RAW_RESPONSES
+    from eagle_assets.defs.collection_checks import providers_allowed, spend_within_budget
+    from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.client import collect_missing
-    from eagle_assets.openrouter.journal import open_journal
     from eagle_assets.openrouter.ledger import budget_totals
-    from eagle_assets.reconstruction.stored import row_of_record
 
     home, configuration = project.home, project.configuration
     inputs = [require(home, "prompts", name), require(home, "provider_calibration")]
@@ -130,22 +161,11 @@ def _bought(
     )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
-    journal = open_journal(home.root, name)
-    # In the order of the prompts, so that the rows do not depend on when each answer came.
-    prompt_ids, known = [prompt.prompt_id for prompt in asked], keep_parts(version, journal)
-    rows_of_new = (row_of_record(record, name) for record in journal.read(prompt_ids, known))
-    new = version.write_parts(RAW_RESPONSES, rows_of_new)
-    rows = list(version.rows(columns=["exchange_id", "prompt_id", "provider", "model", "outcome"]))
+    nothing_lost, rows = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary)
     totals = budget_totals(home.root, configuration)
     answers = [row for row in rows if row["outcome"] == "answered"]
     checks = [
-        nothing_lost(
-            every_prompt_is_explained(prompt_ids, rows, summary),
-            differing_rows(
-                journal.read(prompt_ids, known),
-                (row for part in new for row in version.rows(part, ["exchange_id", "body"])),
-            ),
-        ),
+        nothing_lost,
         spend_within_budget(
             {
                 name: (totals.datasets[name].spent_usd, dataset.budget_usd or totals.budget_usd),
@@ -173,7 +193,7 @@ def _said(summary: "CollectionSummary") -> dict[str, str]:
 
 
 def prompts_as_published(
-    published: Published, dataset: OpenRouterDataset, configuration: Configuration
+    published: Published, dataset: OpenRouterDataset | ServerDataset, configuration: Configuration
 ) -> "tuple[list[Prompt], dict[str, int]]":
     """The prompts of the file, and their token counts. Raises GateClosed where they are not what was published."""
     from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts

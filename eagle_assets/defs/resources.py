@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, Settings, load_configuration
+from eagle_assets.configuration import Configuration, Dataset, Settings, load_configuration
 from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.written_routing import with_written_routing
 
@@ -46,7 +46,7 @@ class Project(dg.ConfigurableResource):
             for name, amounts in (*totals.datasets.items(), (None, totals.all))
         ]
 
-    def dataset(self, name: str) -> OpenRouterDataset | LocalDataset:
+    def dataset(self, name: str) -> Dataset:
         """Raises dagster's Failure where the datasets file no longer has this dataset."""
         datasets = self.configuration.datasets
         if name not in datasets:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from eagle_assets.lake.audit import File
+from eagle_assets.defs.collection_checks import differing_rows, every_prompt_is_explained, nothing_lost
+from eagle_assets.lake.audit import Check, File
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import PART_ROWS, NewVersion
-from eagle_assets.openrouter.journal import JournalReader
+from eagle_assets.openrouter.client import CollectionSummary
+from eagle_assets.openrouter.journal import JournalReader, open_journal
+from eagle_assets.reconstruction.stored import row_of_record
 
 MOST_SMALL_PARTS = 64
 """Files that are not full from which on they are put together. What was found in their responses is then found anew."""
@@ -31,6 +34,28 @@ def keep_parts(version: NewVersion, journal: JournalReader) -> set[str]:
         if ended.keys() >= set(ids) and not any(settled_since) and version.keep(file):
             kept.update(ids)
     return kept
+
+
+def write_collected(
+    version: NewVersion,
+    name: str,
+    prompt_ids: Sequence[str],
+    summary: CollectionSummary,
+    changed: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row,
+) -> tuple[Check, list[dict[str, Any]]]:
+    """Write every exchange of a dataset's journal, `changed`, that is not in a part that is kept. Returns the check
+    that nothing is lost, and a few columns of all rows.
+
+    New rows are in the order of the prompts, so that they do not depend on when each answer came.
+    """
+    journal = open_journal(version.home.root, name)
+    known = keep_parts(version, journal)
+    rows_of_new = (changed(row_of_record(record, name)) for record in journal.read(prompt_ids, known))
+    new = version.write_parts(RAW_RESPONSES, rows_of_new)
+    rows = list(version.rows(columns=["exchange_id", "prompt_id", "provider", "model", "outcome"]))
+    written = (row for part in new for row in version.rows(part, ["exchange_id", "body"]))
+    differing = differing_rows(journal.read(prompt_ids, known), written)
+    return nothing_lost(every_prompt_is_explained(prompt_ids, rows, summary), differing), rows
 
 
 def write_local(version: NewVersion, rows: Iterable[dict[str, Any]]) -> None:

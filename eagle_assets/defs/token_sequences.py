@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from eagle_assets.configuration import LocalDataset
+from eagle_assets.configuration import OpenRouterDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
@@ -53,15 +53,15 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     name, home, limit = context.partition_key, project.home, project.configuration.max_residual_error
     with refusals(), new_version(home, "token_sequences", name, context.run.run_id) as version:
         responses = require(home, "raw_responses", name)
-        is_local = isinstance(project.dataset(name), LocalDataset)
-        finder, learnt_from = finder_of(project, is_local)
+        is_own = not isinstance(project.dataset(name), OpenRouterDataset)
+        finder, learnt_from = finder_of(project, is_own)
         parts, judged = parts_of(responses, FINDINGS, found_by()), 0
         for number in find_in_parts(parts, finder):
             judged += number
             context.log.info(f"{name}: {judged:,} responses judged")
         examined, figures = write_sequences(version, weigh_parts(parts, finder.calibration, limit))
         checks, counts = check_sequences(examined, limit), counts_of(examined)
-        if is_local:
+        if is_own:
             checks = with_blind_report(checks, tried_blind(project, name, version, len(examined)))
         else:
             verdicts = version.rows(columns=["verdict", "reasons", "evidence"])

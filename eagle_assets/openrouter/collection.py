@@ -20,6 +20,7 @@ from eagle_assets.openrouter.entries import Reservation, Settlement, Tick
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.ledger import Ledger, LedgerError
+from eagle_assets.openrouter.no_ledger import NoLedger
 from eagle_assets.openrouter.origin import Origin, too_many
 from eagle_assets.openrouter.outcome import error_details
 from eagle_assets.openrouter.pace import Pace
@@ -77,7 +78,7 @@ class Collection:
         dataset: str,
         server: Server,
         journal: Journal,
-        ledger: Ledger,
+        ledger: Ledger | NoLedger,
         origin: Origin,
         timing: Timing,
         watcher: Watcher,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from eagle_assets.configuration import Configuration, OpenRouterDataset
+from eagle_assets.configuration import Configuration, OpenRouterDataset, ServerDataset
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 SET_BY_US = ("model", "models", "messages", "tools", "stream", "stream_options", "usage", "provider", "route", "n")
@@ -65,20 +65,29 @@ def read_prompts(path: Path) -> list[Prompt]:
     return list(prompts.values())
 
 
-def build_request(prompt: Prompt, dataset: OpenRouterDataset, configuration: Configuration) -> dict[str, Any]:
-    """The body of the chat-completions request: messages as given, always streamed, always with `max_tokens`.
+def build_request(
+    prompt: Prompt, dataset: OpenRouterDataset | ServerDataset, configuration: Configuration
+) -> dict[str, Any]:
+    """The body of the chat-completions request: messages as given, always with `max_tokens`.
 
-    A prompt's `params` win over the dataset. `max_tokens` bounds the cost of the request in flight (FACTS 3).
+    OpenRouter is asked for a stream, the team's own server for one JSON body with the ids. A prompt's `params` win over
+    the dataset. `max_tokens` bounds the cost of the request in flight (FACTS 3).
     """
     params = dict(prompt.params)
     tools: dict[str, Any] = {}
     if prompt.tools:
         tools = {"tools": list(prompt.tools), "tool_choice": params.pop("tool_choice", "auto")}
-    return {
-        "model": configuration.target,
+    asked = {
         "messages": list(prompt.messages),
         **tools,
         "max_tokens": params.pop("max_tokens", dataset.max_tokens),
+    }
+    if isinstance(dataset, ServerDataset):
+        model, extra = dataset.model or configuration.target, dataset.extra_body
+        return {"model": model, **asked, **extra, **params, "stream": False, "return_token_ids": True}
+    return {
+        "model": configuration.target,
+        **asked,
         **params,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from eagle_assets.openrouter.entries import Reservation, Settlement
 from eagle_assets.openrouter.ledger import Ledger, LedgerError
+from eagle_assets.openrouter.no_ledger import NoLedger
 
 
 class Teller:
@@ -16,7 +17,7 @@ class Teller:
     Each call returns once its entry is durable, and raises LedgerError where it could not be made.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger | NoLedger) -> None:
         self._ledger = ledger
         self._waiting: list[tuple[Reservation | Settlement, asyncio.Future[bool]]] = []
         self._thread = ThreadPoolExecutor(1, "ledger")

@@ -13,12 +13,15 @@ import msgspec
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Response
 from eagle_assets.reconstruction.given_ids import agrees_with_message
-from eagle_assets.reconstruction.local_forms import STOP_STRING, LocalResponse, local_response
+from eagle_assets.reconstruction.local_forms import STOP_STRING, LocalResponse, local_response, served_response
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Verdict
 from eagle_assets.serving.served import Situation
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
+
+OWN = "local"
+"""The provider of what the team's own server answered."""
 
 
 class LocalResponsesError(Exception):
@@ -58,7 +61,7 @@ def raw_row(row: LocalResponse, line: bytes, dataset: str, target: Target) -> di
         "prompt_id": row.prompt_id,
         "dataset": dataset,
         "model": target.name,
-        "provider": "local",
+        "provider": OWN,
         "outcome": "answered",
         "request": "{}",
         "body": line,
@@ -69,9 +72,30 @@ def raw_row(row: LocalResponse, line: bytes, dataset: str, target: Target) -> di
     }
 
 
+def served_row(row: dict[str, Any], target: Target) -> dict[str, Any]:
+    """A row of RAW_RESPONSES for an exchange with the team's own server: what it calls the target is its own affair,
+    and it costs nothing."""
+    return {**row, "provider": OWN, "model": target.name, "cost_usd": 0.0}
+
+
+def response_in(raw: dict[str, Any]) -> LocalResponse:
+    """What a row of RAW_RESPONSES holds that the team's own server answered, in a file or to our client. Raises
+    ValueError where that is no answer with ids."""
+    if raw["request"] == "{}":
+        return local_response(raw["body"])
+    if raw["outcome"] != "answered":
+        raise ValueError(raw["reason"])
+    return served_response(raw["prompt_id"], raw["request"].encode(), raw["body"])
+
+
 def sequence_row(raw: dict[str, Any], target: Target) -> dict[str, Any]:
-    """A row of RAW_RESPONSES that came from a local file as a row of TOKEN_SEQUENCES."""
-    row = local_response(raw["body"])
+    """A row of RAW_RESPONSES that the team's own server answered as a row of TOKEN_SEQUENCES."""
+    try:
+        row = response_in(raw)
+        if wrong := _what_is_wrong(row, target.vocabulary, set()):
+            raise ValueError(wrong)
+    except ValueError as error:
+        return _unusable_row(raw, f"no_ids: {error}" if raw["outcome"] == "answered" else f"no_answer: {error}")
     verdict, reasons = _verdict(row, target)
     compared = row.text is not None or row.message is not None
     return {
@@ -93,6 +117,12 @@ def sequence_row(raw: dict[str, Any], target: Target) -> dict[str, Any]:
         "count_difference": _counted(row) - len(row.output_ids),
         "cost_usd": 0.0,
     }
+
+
+def _unusable_row(raw: dict[str, Any], reason: str) -> dict[str, Any]:
+    copied = ("exchange_id", "prompt_id", "dataset", "provider", "model", "cost_usd")
+    said = {"verdict": "unusable", "reasons": [reason], "evidence": "{}", "candidates": "[]", "streamed": False}
+    return {**{name: raw[name] for name in copied}, **said}
 
 
 def _verdict(row: LocalResponse, target: Target) -> tuple[Verdict, list[str]]:

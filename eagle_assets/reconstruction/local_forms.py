@@ -120,6 +120,11 @@ def local_response(line: bytes) -> LocalResponse:
     return LocalResponse(row.prompt_id, row.prompt_ids, row.output_ids, row.finish_reason, row.text)
 
 
+def served_response(prompt_id: str, request: bytes, body: bytes) -> LocalResponse:
+    """A chat completion that our own client was given for a request. Raises ValueError, as `local_response` does."""
+    return _of_chat(body, _Around(prompt_id, request=msgspec.json.decode(request, type=_Request)), _Around())
+
+
 def _of_generate(body: bytes, around: _Around, inner: _Around) -> LocalResponse:
     answer = _generated.decode(body)
     said = answer.meta_info

@@ -16,8 +16,7 @@ import msgspec
 
 from eagle_assets.lake.audit import Check
 from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.local import contradiction
-from eagle_assets.reconstruction.local_forms import local_response
+from eagle_assets.reconstruction.local import contradiction, response_in
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
 from eagle_assets.reconstruction.sequences import residual_error
@@ -68,7 +67,10 @@ def examine_local(
 ) -> Iterator[Examined]:
     """Hold every sequence of a local dataset against the line of the file that it came from."""
     for sequence, response in _paired(sequences, responses):
-        row = local_response(response["body"])
+        if sequence["verdict"] == "unusable" and sequence["output_ids"] is None:
+            yield _examined(sequence, text_agrees=False, count_gap=None, error=0.0)
+            continue
+        row = response_in(response)
         same = (sequence["output_ids"], sequence["prompt_ids"]) == (row.output_ids, row.prompt_ids)
         agrees = same and contradiction(row, target) is None
         yield _examined(sequence, agrees, sequence["completion_tokens"] - len(row.output_ids), 0.0)
@@ -159,9 +161,7 @@ def residual_error_below_limit(trusted: Sequence[Examined], limit: float) -> Che
         passed,
         f"{error:.2%} of {len(consistent)} consistent sequences may be wrong; max_residual_error is {limit:.2%}",
         {"consistent": len(consistent), "residual_error": error, "limit": limit},
-        ()
-        if passed
-        else tuple({**r, "error": e.residual_error} for e, r in zip(worst, _named(worst), strict=False)),
+        () if passed else tuple({**r, "error": e.residual_error} for e, r in zip(worst, _named(worst), strict=False)),
     )
 
 

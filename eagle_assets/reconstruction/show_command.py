@@ -19,7 +19,7 @@ from eagle_assets.lake.home import Home
 from eagle_assets.lake.version import last_good
 from eagle_assets.openrouter.journal import journaled_datasets, open_journal
 from eagle_assets.reconstruction.files import exchanges_in
-from eagle_assets.reconstruction.local import sequence_row
+from eagle_assets.reconstruction.local import OWN, sequence_row
 from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
@@ -113,7 +113,7 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
 
 def _judged_now(raw: dict[str, Any], home: Home) -> dict[str, Any]:
     """The row of TOKEN_SEQUENCES that a row of RAW_RESPONSES leads to; what an audit refused is not kept."""
-    if raw["asked_at"] is None:
+    if raw["provider"] == OWN:
         return sequence_row(raw, target_named(raw["model"]))
     (row,) = sequence_rows([raw], calibrate_rows(_bought_rows(raw["dataset"], home)))
     return row
@@ -129,7 +129,7 @@ def _bought_rows(dataset: str, home: Home) -> Iterator[dict[str, Any]]:
     """What calibration may learn from: the last good versions, and where this dataset has none its journal."""
     published = list(_last_good_versions(home, "raw_responses"))
     for version in published:
-        yield from (row for row in version.rows() if row["asked_at"] is not None)
+        yield from (row for row in version.rows() if row["provider"] != OWN)
     if dataset not in {version.audit.dataset for version in published}:
         yield from (row_of_record(record, dataset) for record in open_journal(home.root, dataset).read())
 

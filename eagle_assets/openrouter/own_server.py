@@ -1,0 +1,88 @@
+"""Asks the team's own OpenAI-compatible server what is missing of a dataset: the same client and journal, no budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from eagle_assets.configuration import Configuration, ServerDataset, Settings
+from eagle_assets.openrouter.client import CollectionSummary
+from eagle_assets.openrouter.collection import Collection, Question, Watcher
+from eagle_assets.openrouter.interruption import interruptible
+from eagle_assets.openrouter.journal import Journal, journal_folder
+from eagle_assets.openrouter.no_ledger import NoLedger
+from eagle_assets.openrouter.origin import Origin
+from eagle_assets.openrouter.progress import Progress
+from eagle_assets.openrouter.requests import Prompt, build_request, request_key
+from eagle_assets.openrouter.timing import Timing
+from eagle_assets.openrouter.transport import Server
+
+UNSTREAMED = Timing(first_byte=1_800.0)  # nothing comes before the answer is whole
+
+
+def ask_own_server(
+    home_folder: Path,
+    name: str,
+    dataset: ServerDataset,
+    prompts: Sequence[Prompt],
+    configuration: Configuration,
+    settings: Settings,
+    on_progress: Callable[[Progress], None] | None = None,
+    *,
+    limit: int | None = None,
+    timing: Timing = UNSTREAMED,
+) -> CollectionSummary:
+    """Ask every prompt that the dataset's journal has no answer to, at most `limit` of them.
+
+    An interruption is met as by `collect_missing`. Raises JournalError; what was answered is in the journal all the
+    same.
+    """
+    key = settings.server_key.get_secret_value() if settings.server_key is not None else "none"
+    requests = ((prompt, build_request(prompt, dataset, configuration)) for prompt in prompts)
+    origin = Origin(dataset.model or configuration.target, frozenset(), frozenset(), frozenset())
+
+    async def ask() -> CollectionSummary:
+        with Journal.open(journal_folder(home_folder, name)) as journal:
+            questions = [
+                Question(prompt.prompt_id, request_key(request), request, 0.0)
+                for prompt, request in requests
+                if not journal.is_settled(prompt.prompt_id, request_key(request))
+            ]
+            asked = questions[:limit]
+            async with Server(dataset.base_url, key, configuration.concurrency, timing) as server:
+                collection = Collection(
+                    name, server, journal, NoLedger(name), origin, timing, Watcher(on_progress), None
+                )
+                with interruptible(collection.interrupt):
+                    await collection.run(iter(asked), len(asked), configuration.concurrency)
+            notes = [str(damage) for damage in journal.damage]
+            return _summary(name, dataset, collection, len(prompts), len(questions), notes)
+
+    return asyncio.run(ask())
+
+
+def _summary(
+    name: str, dataset: ServerDataset, collection: Collection, prompts: int, missing: int, notes: list[str]
+) -> CollectionSummary:
+    reached = collection.answered + collection.refused + collection.failed
+    stopped = collection.stopped
+    if stopped is not None:
+        stopped = f"{dataset.base_url} was asked for {name}: {stopped}"
+    return CollectionSummary(
+        dataset=name,
+        prompts=prompts,
+        already=prompts - missing,
+        answered=collection.answered,
+        refused=collection.refused,
+        failed=collection.failed,
+        beyond_budget=0,
+        left=missing - reached,
+        attempts=collection.attempts,
+        strays=collection.strays,
+        spent_usd=0.0,
+        unsettled=0,
+        stopped=stopped,
+        fatal=stopped is not None,
+        notes=tuple(notes),
+    )
