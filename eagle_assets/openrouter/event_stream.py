@@ -13,8 +13,20 @@ def event_data(body: bytes) -> Iterator[bytes]:
 
     A last event without its closing blank line is given too: whether it is whole is for its reader to see.
     """
+    for part in parts(body):
+        yield from data_of(part)
+
+
+def parts(body: bytes) -> list[bytes]:
+    """The stream cut where `data_of` can begin anew: after blank lines; uncut where lines may end in a \\r."""
+    body = body.removeprefix(b"\xef\xbb\xbf")
+    return body.split(b"\n\n") if b"\r" not in body else [body]
+
+
+def data_of(part: bytes) -> Iterator[bytes]:
+    """The data of each event of a part of a stream."""
     data: list[bytes] = []
-    for line in _LINE_END.split(body.removeprefix(b"\xef\xbb\xbf")):
+    for line in _LINE_END.split(part):
         if not line:
             if data:
                 yield b"\n".join(data)

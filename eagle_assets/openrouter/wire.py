@@ -7,14 +7,18 @@ behind keep-alive blanks or an event stream, whole or cut, with an error anywher
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 
-from eagle_assets.openrouter.event_stream import event_data, looks_like_event_stream
+from eagle_assets.openrouter.alike import Alike, alike
+from eagle_assets.openrouter.event_stream import data_of, looks_like_event_stream, parts
 from eagle_assets.openrouter.exchange import Exchange
+
+_MOST_KNOWN = 4  # kinds of events of a stream that are alike: one for each field, as a rule
 
 _decode_json = msgspec.json.Decoder().decode
 
@@ -28,9 +32,8 @@ class ReceivedCall:
     arguments: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """One non-empty piece of a stream: the field it belongs to, its text, its call and its time of arrival."""
+class Delta(NamedTuple):
+    """One non-empty piece of a stream: the field it belongs to, its text, its call, and the frame that brought it."""
 
     field: str
     text: str
@@ -265,15 +268,13 @@ class _Stream:
         self._result = Response(streamed=True)
         self._done = False
         self._frame = 0
+        self._known: dict[Alike, str] = {}
+        self._last: Alike | None = None
 
     def response(self) -> Response:
         result = self._result
-        for data in event_data(self._body):
-            stripped = data.strip()
-            if stripped == b"[DONE]":
-                self._done = True
-            elif stripped:
-                self._read_frame(stripped)
+        for event in parts(self._body):
+            self._read_event(event)
         result.reasoning = "".join(self._texts["reasoning"]) or None
         result.content = "".join(self._texts["content"]) or None
         result.tool_calls = tuple(
@@ -300,6 +301,36 @@ class _Stream:
             result.notes += ("truncated_transport",)
         elif result.error is not None and self._deltas:
             result.notes += ("midstream_error",)
+
+    def _read_event(self, event: bytes) -> None:
+        """Read an event, as one that was alike was read if there was one."""
+        for known, field_name in self._known.items():
+            text = known.text_of(event)
+            if text is not None:
+                self._frame += 1
+                self._add_text(field_name, text)
+                return
+        before = self._state()
+        for data in data_of(event):
+            stripped = data.strip()
+            if stripped == b"[DONE]":
+                self._done = True
+            elif stripped:
+                self._read_frame(stripped)
+        if before != self._state():  # what such an event says may no longer be what the next would say
+            self._known.clear()
+            return
+        pattern = alike(event)
+        if pattern is not None and pattern == self._last and (field_name := _field_of_text(pattern)):
+            self._known = {pattern: field_name, **dict(islice(self._known.items(), _MOST_KNOWN - 1))}
+        self._last = pattern
+
+    def _state(self) -> tuple[object, ...]:
+        """All that reading an event depends on or changes, but for the texts."""
+        r = self._result
+        head = (r.response_id, r.model, r.provider, r.usage, r.error, r.error_code, r.prompt_token_ids, r.notes)
+        lengths = (len(self._token_ids), len(self._logprobs), len(self._calls))
+        return *head, r.finish_reason, r.native_finish_reason, self._done, *lengths
 
     def _read_frame(self, data: bytes) -> None:
         result = self._result
@@ -334,11 +365,14 @@ class _Stream:
             as_text(delta.get("reasoning")) or as_text(delta.get("reasoning_content")) or _text_of_details(delta)
         )
         for field_name, text in (("reasoning", reasoning), ("content", as_text(delta.get("content")))):
-            if text:
-                self._texts[field_name].append(text)
-                self._deltas.append(Delta(field_name, text, frame=self._frame))
+            self._add_text(field_name, text)
         for part in map(as_dict, as_list(delta.get("tool_calls"))):
             self._read_call_part(part)
+
+    def _add_text(self, field_name: str, text: str | None) -> None:
+        if text:
+            self._texts[field_name].append(text)
+            self._deltas.append(Delta(field_name, text, frame=self._frame))
 
     def _read_call_part(self, part: Mapping[str, Any]) -> None:
         position = self._position_of(part)
@@ -366,61 +400,9 @@ class _Stream:
         return len(self._calls) - 1
 
 
-def read_exchange_line(line: bytes) -> Exchange:
-    """One line of a file of exchanges, as `eagle-assets reconstruct` takes them.
-
-    Raises ValueError with what is wrong. Keys that have no meaning here are kept in `other`.
-    """
-    document = parse_json(line)
-    if not isinstance(document, dict):
-        raise ValueError("the line is no JSON object")
-    return exchange_of(document)
-
-
-def exchange_of(document: dict[str, Any]) -> Exchange:
-    """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Raises ValueError."""
-    known = dict(document)
-    exchange_id = as_name(known.pop("exchange_id", None))
-    if exchange_id is None:
-        raise ValueError("exchange_id is missing or no text")
-    body, encoded = known.pop("body", None), known.pop("body_base64", None)
-    status = known.pop("status", None)
-    model, provider, request = known.pop("model", None), known.pop("provider", None), known.pop("request", None)
-    generation = known.pop("generation", None)
-    return Exchange(
-        exchange_id=exchange_id,
-        model=as_name(model) or as_name(as_dict(request).get("model")) or "",
-        provider=as_name(provider),
-        status=as_count(status),
-        request=as_dict(request),
-        body=_bytes_of_body(body, encoded),
-        transport_error=as_name(known.pop("transport_error", None)),
-        generation=as_dict(as_dict(generation).get("data")) or as_dict(generation) or None,
-        arrivals=tuple(_arrivals(known.pop("arrivals", None))),
-        other=known,
-    )
-
-
-def _bytes_of_body(body: object, encoded: object) -> bytes:
-    if isinstance(body, str):
-        return body.encode("utf-8", "surrogatepass")
-    if isinstance(encoded, str):
-        import base64
-
-        return base64.b64decode(encoded, validate=True)
-    if isinstance(body, dict):
-        try:
-            return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        except RecursionError:
-            raise ValueError("body is nested too deeply") from None
-    if body is None:
-        return b""
-    raise ValueError("body is no text")
-
-
-def _arrivals(value: object) -> Iterator[tuple[int, float]]:
-    for pair in as_list(value):
-        if isinstance(pair, list) and len(pair) == 2:
-            offset, seconds = as_count(pair[0]), as_amount(pair[1])
-            if offset is not None and seconds is not None:
-                yield offset, seconds
+def _field_of_text(pattern: Alike) -> str:
+    """The field that gets the text of such events; "" where there is more to reading them."""
+    reader = _Stream(b"")
+    reader._read_event(pattern.with_text(b"text"))
+    deltas = [(delta.text, delta.call) for delta in reader._deltas]
+    return reader._deltas[0].field if reader._frame == 1 and deltas == [("text", None)] else ""

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import as_dict, as_text, exchange_of, parse_json
+from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.openrouter.wire import as_dict, as_text, parse_json
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.lines import lines_of
 from eagle_assets.reconstruction.losses import Rate, Rates

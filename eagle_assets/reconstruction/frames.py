@@ -40,6 +40,8 @@ def field_frames(deltas: Sequence[str], shown: str, inverted: str, is_json: bool
     if "".join(deltas) != shown or start < 0:
         return None
     end = start + len(inverted)
+    if inverted == shown:
+        return FieldFrames(tuple(text.encode("utf-8", "surrogatepass") for text in deltas if text), is_json)
     pieces = []
     position = 0
     for text in deltas:
@@ -79,6 +81,14 @@ class Holding:
             ends.update(range(end + 1, end + 1 + _length_at(_BRACES, self.text, end)))
         return sorted(ends)
 
+    def shows_all(self, start: int, delta: bytes) -> bool:
+        """Whether no step can have ended inside this delta, nor beyond the end of the one before it: a quick look that
+        says no where `ends_beyond` and `hidden_within` must be asked."""
+        first = delta[0]
+        held = self._is_json or first in self._vocabulary.marker_starts
+        held = held or (first in b" \t\n\r\x0b\x0c" and (self._holds_white or start == 0))
+        return not held and delta.isascii()
+
     def hidden_within(self, start: int, end: int) -> list[int]:
         """Ends, in bytes, of steps that showed nothing while the delta from `start` to `end` was made."""
         delta = self.text[start:end]
@@ -109,7 +119,7 @@ def agreement(frames: FieldFrames, ids: Sequence[int], vocabulary: Vocabulary) -
 
     They cannot where a delta ends inside a token and nothing was held back there.
     """
-    boundaries = set(accumulate(len(vocabulary.bytes_of(token)) for token in ids))
+    boundaries = set(accumulate(map(len, map(vocabulary.bytes_of, ids))))
     held_back = Holding(frames, vocabulary).ends_beyond
     ends = accumulate(map(len, frames.deltas))
     return all(

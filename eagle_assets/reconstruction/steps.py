@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 from eagle_assets.reconstruction.frames import FieldFrames, Holding
 from eagle_assets.serving.output import Ids
@@ -19,28 +19,28 @@ from eagle_assets.targets.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to cut a text into tokens, as the last token and the way before it.
+    """A way to cut a text into tokens, as the last tokens and the way before them.
 
     `ways` and `ties` say how many ways there are in all, and how many stray as little (2 stands for more);
     `strays` is the number of tokens that the canonical ids do not have in the same place.
     """
 
-    token: int
+    tokens: Ids
     before: Way | None
     ways: int
     strays: int
     ties: int
 
     def ids(self) -> Ids:
-        ids = []
+        parts = []
         way: Way | None = self
-        while way is not None and way.before is not None:
-            ids.append(way.token)
+        while way is not None:
+            parts.append(way.tokens)
             way = way.before
-        return tuple(reversed(ids))
+        return tuple(chain.from_iterable(reversed(parts)))
 
 
-_START = Way(token=-1, before=None, ways=1, strays=0, ties=1)
+_START = Way(tokens=(), before=None, ways=1, strays=0, ties=1)
 Ways = dict[int, Way]
 """The ways to a position by their number of tokens."""
 
@@ -115,12 +115,21 @@ def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary:
     """Every way to the end of a text, with at most `surplus` tokens more than deltas."""
     holding = Holding(frames, vocabulary)
     text = holding.text
-    bounds = [0, *accumulate(len(vocabulary.bytes_of(token)) for token in canonical)]
+    bounds = [0, *accumulate(map(len, map(vocabulary.bytes_of, canonical)))]
     spans = set(pairwise(bounds))
-    ends = list(accumulate(map(len, frames.deltas)))
+    starts = [0, *accumulate(map(len, frames.deltas))]
+    ends = starts[1:]
+    shown = list(map(holding.shows_all, starts, frames.deltas))
     reached: dict[int, Ways] = {0: {0: _START}}
-    start = 0
-    for position, end in enumerate(ends):
+    position = 0
+    while position < len(ends):
+        start, end = starts[position], ends[position]
+        if reached.keys() == {start} and (run := _run_of_shown(shown, position)):
+            spelt = tuple(map(vocabulary.id_of_bytes.get, frames.deltas[position : position + run]))
+            strays = sum(span not in spans for span in pairwise(starts[position : position + run + 1]))
+            position += run
+            reached = {starts[position]: _all_longer(reached[start], spelt, strays, position + surplus)}
+            continue
         following = ends[position + 1] if position + 1 < len(ends) else end
         stops = {end, *holding.ends_beyond(end, following)}
         if following == len(text):
@@ -129,8 +138,31 @@ def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary:
         reached = _one_delta(reached, hidden, stops, text, position + 1 + surplus, spans, vocabulary)
         if not reached:
             return {}
-        start = end
+        position += 1
     return reached.get(len(text), {})
+
+
+def _run_of_shown(shown: Sequence[bool], position: int) -> int:
+    """How many deltas from this one on are a token each, as nothing was held back in or behind them.
+
+    The last two are never: the last may be what was held back.
+    """
+    end = position
+    while end < len(shown) - 2 and shown[end] and shown[end + 1]:
+        end += 1
+    return end - position
+
+
+def _all_longer(ways: Ways, spelt: tuple[int | None, ...], strays: int, most: int) -> Ways:
+    """The ways with these tokens more, of which there can be `most` in all; none where one of these is no token."""
+    tokens = tuple(token for token in spelt if token is not None)
+    if len(tokens) < len(spelt):
+        return {}
+    return {
+        length + len(tokens): Way(tokens, way, way.ways, way.strays + strays, way.ties)
+        for length, way in ways.items()
+        if length + len(tokens) <= most
+    }
 
 
 def _one_delta(
@@ -157,7 +189,7 @@ def _one_delta(
             stray = (origin, target) not in spans
             for length, way in so_far.items():
                 if length < most:
-                    _add(ways, length + 1, Way(token, way, way.ways, way.strays + stray, way.ties))
+                    _add(ways, length + 1, Way((token,), way, way.ways, way.strays + stray, way.ties))
         if target in stops:
             _add_all(arrived.setdefault(target, {}), ways)
         if target in hidden:
@@ -178,4 +210,4 @@ def _add(ways: Ways, length: int, way: Way) -> None:
         return
     better, worse = (way, other) if way.strays < other.strays else (other, way)
     ties = better.ties + worse.ties if better.strays == worse.strays else better.ties
-    ways[length] = Way(better.token, better.before, min(2, way.ways + other.ways), better.strays, min(2, ties))
+    ways[length] = Way(better.tokens, better.before, min(2, way.ways + other.ways), better.strays, min(2, ties))

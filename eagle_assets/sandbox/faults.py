@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from eagle_assets.openrouter.event_stream import looks_like_event_stream
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import read_exchange_line
+from eagle_assets.openrouter.exchange_line import read_exchange_line
 from eagle_assets.sandbox.routing import digest_of
 
 ANOTHER_MODEL = "openai/gpt-5.4-mini"

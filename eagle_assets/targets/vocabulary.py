@@ -119,6 +119,11 @@ class Vocabulary:
         texts = [text.encode() for text in self.special]
         return frozenset(text[:length] for text in texts for length in range(1, len(text)))
 
+    @cached_property
+    def marker_starts(self) -> bytes:
+        """The bytes with which markers begin."""
+        return bytes({text.encode()[0] for text in self.special})
+
     def longest_marker_prefix(self, text: bytes) -> int:
         """Length in bytes of the longest beginning of `text` that a marker begins with too."""
         if text[:1] not in self._marker_prefixes:

@@ -6,7 +6,8 @@ import pytest
 
 from eagle_assets.openrouter.decisions import known_cost_usd, retry_decision
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import exchange_of, read_response
+from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.openrouter.wire import read_response
 
 FAULTS = sorted((Path(__file__).parents[3] / "shared" / "faults").glob("*.json"))
 WHOLE = {"id": "g", "choices": [{"finish_reason": "stop", "message": {"content": "hi"}}]}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from eagle_assets.openrouter import outcome
 from eagle_assets.openrouter.decisions import known_cost_usd, retry_decision
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.outcome import ErrorDetails, error_details, read_outcome
-from eagle_assets.openrouter.wire import Response, exchange_of, read_response
+from eagle_assets.openrouter.wire import Response, read_response
 
 SHARED = Path(__file__).parents[3] / "shared"
 

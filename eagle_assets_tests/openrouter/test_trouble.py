@@ -18,10 +18,11 @@ import pytest
 from eagle_assets.configuration import Configuration, Settings
 from eagle_assets.openrouter.client import CollectionSummary, collect_missing
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import Ledger, budget_totals
 from eagle_assets.openrouter.requests import Prompt
-from eagle_assets.openrouter.wire import exchange_of, read_response
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
 from eagle_assets.reconstruction.stored import row_of_record
 from eagle_assets.sandbox.faults import ANOTHER_MODEL, Faults

@@ -27,7 +27,8 @@ from typing import Any
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import Response, exchange_of, parse_json, read_response
+from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.openrouter.wire import Response, parse_json, read_response
 from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.files import exchange_of_line
 from eagle_assets.reconstruction.reading import read

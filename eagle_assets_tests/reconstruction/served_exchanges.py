@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import exchange_of
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import Call, Ids, Output, join_output
 from eagle_assets.serving.served import Frame, Served, Situation

@@ -104,7 +104,7 @@ def test_a_provider_that_nothing_explains_shows_its_residual() -> None:
 
 
 def _exchange(line: dict[str, object]) -> Exchange:
-    from eagle_assets.openrouter.wire import exchange_of
+    from eagle_assets.openrouter.exchange_line import exchange_of
 
     return exchange_of(line)
 

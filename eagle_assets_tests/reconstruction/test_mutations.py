@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import exchange_of
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets_tests.reconstruction.mutations import DAMAGES, cases_of_truth, damaged, own_cases, run, wrong_exact
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import exchange_of
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.probe_decision import REFUTATIONS_NEEDED, decide, next_index
 from eagle_assets.reconstruction.probes import (
     PROBES_A_PAIR,

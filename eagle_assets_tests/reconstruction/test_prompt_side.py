@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eagle_assets.openrouter.wire import exchange_of
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.files import exchanges_in
 from eagle_assets.reconstruction.prompts import (
     TEMPLATE,

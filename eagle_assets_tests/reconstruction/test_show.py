@@ -19,8 +19,8 @@ from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.attempts import JournalRecord
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.journal import Journal, journal_folder
-from eagle_assets.openrouter.wire import exchange_of
 from eagle_assets.reconstruction.files import exchanges_in
 from eagle_assets.reconstruction.reasons_in_words import has_words, reason_in_words
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import exchange_of
+from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM

@@ -1,0 +1,84 @@
+"""A line of a file of exchanges, as `eagle-assets reconstruct` takes them: a request, and what came back for it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.wire import as_amount, as_count, as_dict, as_list, as_name, parse_json
+
+
+def read_exchange_line(line: bytes) -> Exchange:
+    """One line of a file of exchanges, as `eagle-assets reconstruct` takes them.
+
+    Raises ValueError with what is wrong. Keys that have no meaning here are kept in `other`.
+    """
+    document = parse_json(line)
+    if not isinstance(document, dict):
+        raise ValueError("the line is no JSON object")
+    return exchange_of(document)
+
+
+def exchange_of(document: dict[str, Any]) -> Exchange:
+    """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Raises ValueError."""
+    known = dict(document)
+    exchange_id = as_name(known.pop("exchange_id", None))
+    if exchange_id is None:
+        raise ValueError("exchange_id is missing or no text")
+    body, encoded = known.pop("body", None), known.pop("body_base64", None)
+    status = known.pop("status", None)
+    model, provider, request = known.pop("model", None), known.pop("provider", None), known.pop("request", None)
+    generation = known.pop("generation", None)
+    return Exchange(
+        exchange_id=exchange_id,
+        model=as_name(model) or as_name(as_dict(request).get("model")) or "",
+        provider=as_name(provider),
+        status=as_count(status),
+        request=as_dict(request),
+        body=_bytes_of_body(body, encoded),
+        transport_error=as_name(known.pop("transport_error", None)),
+        generation=as_dict(as_dict(generation).get("data")) or as_dict(generation) or None,
+        arrivals=_arrivals(known.pop("arrivals", None)),
+        other=known,
+    )
+
+
+def _bytes_of_body(body: object, encoded: object) -> bytes:
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if isinstance(encoded, str):
+        return base64.b64decode(encoded, validate=True)
+    if isinstance(body, dict):
+        try:
+            return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        except RecursionError:
+            raise ValueError("body is nested too deeply") from None
+    if body is None:
+        return b""
+    raise ValueError("body is no text")
+
+
+_Arrivals = tuple[
+    tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], Annotated[float, msgspec.Meta(ge=0, lt=1e9)]], ...
+]
+
+
+def _arrivals(value: object) -> tuple[tuple[int, float], ...]:
+    """The pairs that can be an offset and a time, of a list that can be very long."""
+    try:
+        return msgspec.convert(value, _Arrivals)
+    except (msgspec.ValidationError, UnicodeError):
+        return tuple(_tolerated(as_list(value)))
+
+
+def _tolerated(pairs: list[Any]) -> Iterator[tuple[int, float]]:
+    for pair in pairs:
+        if isinstance(pair, list) and len(pair) == 2:
+            offset, seconds = as_count(pair[0]), as_amount(pair[1])
+            if offset is not None and seconds is not None:
+                yield offset, seconds
