@@ -105,6 +105,75 @@ def calibrate(files: tuple[Path, ...], output: Path | None, provider: str | None
 
 
 @main.command()
+@click.argument(
+    "files", nargs=-1, required=True, metavar="IN...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where verdicts go."
+)
+@click.option("--sglang", metavar="URL", help="An SGLang server that serves the target model.")
+@click.option("--vllm", metavar="URL", help="A vLLM server that does.")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with the model, for transformers and torch.",
+)
+@click.option("--model", metavar="NAME", help="How the vLLM server calls it; by default its first model.")
+@click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Questions in flight.")
+@click.option(
+    "--calibration",
+    "calibration_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Use this calibration as it is, instead of learning one and settling it.",
+)
+@click.option("--save-calibration", type=click.Path(dir_okay=False, path_type=Path), help="Keep what was settled.")
+def judge(
+    files: tuple[Path, ...],
+    output: Path,
+    sglang: str | None,
+    vllm: str | None,
+    folder: Path | None,
+    model: str | None,
+    concurrency: int,
+    calibration_file: Path | None,
+    save_calibration: Path | None,
+) -> None:
+    """Reconstruct recorded exchanges, and put what is open and what is trusted before the target model itself.
+
+    Without a server or a folder it takes the `judge` of the datasets file. What the target once said is kept in the
+    home, and not asked again.
+
+    \b
+    Examples:
+      eagle-assets judge recorded.jsonl -o verdicts.jsonl --sglang http://127.0.0.1:30000
+      eagle-assets judge monday.jsonl -o verdicts.jsonl --vllm http://127.0.0.1:8000 --save-calibration settled.json
+    """
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.judge.bench import Bench
+    from eagle_assets.judge.command import judge_files
+    from eagle_assets.judge.opening import judge_named, opened
+    from eagle_assets.judge.questions import JudgeBusy, JudgeError
+    from eagle_assets.openrouter.record_file import JournalError
+    from eagle_assets.reconstruction.files import CalibrationError
+    from eagle_assets.targets.kimi import target_named
+
+    if output.resolve() in {file.resolve() for file in files}:
+        fail(f"{output} is an input too; choose another name for the verdicts")
+    try:
+        settings = Settings()
+        configuration = load_configuration(settings.datasets_file)
+        chosen = judge_named(sglang, vllm, folder, model) or configuration.judge
+        if chosen is None:
+            fail("there is no judge: name one with --sglang URL, --vllm URL or --folder DIR, or in the datasets file")
+        key = settings.judge_key.get_secret_value() if settings.judge_key is not None else None
+        bench = Bench(opened(chosen, concurrency, key), home().root / "judge", concurrency)
+        target = target_named(configuration.target)
+        judge_files(files, output, bench, target, calibration_file, save_calibration)
+    except (CalibrationError, ConfigurationError, JudgeBusy, JudgeError, JournalError, OSError) as error:
+        fail(str(error))
+
+
+@main.command()
 @click.argument("exchange_id")
 @click.option(
     "--file",

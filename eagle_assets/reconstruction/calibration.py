@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from eagle_assets.reconstruction.drift import eras
 from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
@@ -29,6 +30,22 @@ GroupKey = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Arbitration:
+    """The target model's own word on two conventions that texts and counts left standing.
+
+    `chosen` gives ids that are `nats` likelier than those of `refuted` over `responses` responses; that this is a
+    mistake has a probability of at most `error`. `judge` names who was asked.
+    """
+
+    chosen: str
+    refuted: str
+    responses: int
+    nats: float
+    error: float
+    judge: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupCalibration:
     """What the responses of one (model, provider, streamed) say; `model` is "" for all models together.
 
@@ -36,6 +53,7 @@ class GroupCalibration:
     the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none.
+    `arbitrations` are the rivals that the target model refuted: they are no survivors any more.
     """
 
     model: str
@@ -48,6 +66,7 @@ class GroupCalibration:
     losses: Mapping[Edge, Rates]
     tool_ids_kept: bool
     reasoning_surplus: int | None = None
+    arbitrations: tuple[Arbitration, ...] = ()
 
     @property
     def best(self) -> Survivor:
@@ -125,10 +144,19 @@ class Calibration:
         return pooled if agrees else own
 
 
+Arbitrations = Mapping[GroupKey, tuple[Arbitration, ...]]
+"""What the target model decided, by the group whose rivals it was asked about."""
+
+
 def calibrate_observations(
-    observations: Iterable[Observation], prompts: PromptCalibration | None = None
+    observations: Iterable[Observation],
+    prompts: PromptCalibration | None = None,
+    arbitrations: Arbitrations = MappingProxyType({}),
 ) -> Calibration:
-    """The calibration that all observations together lead to, a provider split where it changed its convention."""
+    """The calibration that all observations together lead to, a provider split where it changed its convention.
+
+    Arbitrations hold for the last convention of a provider that changed its own.
+    """
     grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
     for observation in observations:
         grouped[observation.model, observation.provider, observation.streamed].append(observation)
@@ -137,7 +165,7 @@ def calibrate_observations(
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
     for key, members in grouped.items():
         *before, last = eras(sorted(members, key=lambda o: o.order))
-        groups[key] = calibrate_group(*key, last)
+        groups[key] = calibrate_group(*key, last, arbitrations.get(key, ()))
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
@@ -174,9 +202,17 @@ def _index_shifts(
     return {risk: Rate(sum(found), len(found)) for risk, found in shifted.items()}
 
 
-def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence[Observation]) -> GroupCalibration:
+def calibrate_group(
+    model: str,
+    provider: str,
+    streamed: bool,
+    members: Sequence[Observation],
+    arbitrations: tuple[Arbitration, ...] = (),
+) -> GroupCalibration:
     """Weigh every convention of the closed list on the responses of one group (at least one)."""
-    survivors = _survivors(members)
+    refuted = {arbitration.refuted for arbitration in arbitrations}
+    standing = _survivors(members)
+    survivors = tuple(s for s in standing if s.hypothesis.name not in refuted) or standing
     best = survivors[0].hypothesis
     closing = [o for o in members if best.difference(o) == 0]
     kept = kept_edges(members, best)
@@ -191,6 +227,7 @@ def calibrate_group(model: str, provider: str, streamed: bool, members: Sequence
         losses=losses(members, best, kept),
         tool_ids_kept=any(o.index_shifted for o in members),
         reasoning_surplus=_reasoning_surplus(closing, best),
+        arbitrations=arbitrations,
     )
 
 

@@ -95,6 +95,9 @@ _IN_WORDS = {
     "ids_after_stop": "the ids go on after the stop token",
     "stop_token_in_cut_output": "the ids end in a stop token, though the output is said to be cut",
     "stop_token_missing": "the ids lack the stop token, though the output is said to be whole",
+    "settled_by_the_target": "the target model refuted every other convention of the provider",
+    "surprises_the_target": "the target model finds other ids far likelier, so that these are not its own",
+    "repaired_by_the_target": "other ids explain all that was seen too, and the target model finds them far likelier",
     "text_differs": "the text is not that of the ids",
 }
 

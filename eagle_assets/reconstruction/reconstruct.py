@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.calibration import Arbitrations, Calibration, calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.judgement import find, group_of, judge
 from eagle_assets.reconstruction.observation import Observation, observe
@@ -42,12 +43,12 @@ class Seen(NamedTuple):
     prompt: PromptObservation | None
 
 
-def calibrate(exchanges: Iterable[Exchange]) -> Calibration:
+def calibrate(exchanges: Iterable[Exchange], arbitrations: Arbitrations = MappingProxyType({})) -> Calibration:
     """The calibration that these exchanges lead to; only small observations of them are kept."""
-    return calibrate_seen(seen_in(exchanges))
+    return calibrate_seen(seen_in(exchanges), arbitrations)
 
 
-def calibrate_seen(seen: Iterable[Seen]) -> Calibration:
+def calibrate_seen(seen: Iterable[Seen], arbitrations: Arbitrations = MappingProxyType({})) -> Calibration:
     """The calibration that all that was seen leads to, in the order of the exchanges, however it was divided."""
     of_group: Counter[tuple[str, str | None, bool, Kind]] = Counter()
     observed, prompts = [], []
@@ -59,7 +60,7 @@ def calibrate_seen(seen: Iterable[Seen]) -> Calibration:
             observation = replace(observation, prompt_offset=None)
         if observation is not None:
             observed.append(observation)
-    return calibrate_observations(observed, calibrate_prompts(prompts))
+    return calibrate_observations(observed, calibrate_prompts(prompts), arbitrations)
 
 
 def observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
@@ -84,17 +85,18 @@ def seen_in(exchanges: Iterable[Exchange]) -> Iterator[Seen]:
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
     """A verdict for each exchange, in order. Never raises for what a server sent."""
     for reading in map(read, exchanges):
-        yield judge(reading, calibration, EncodedTexts(kimi_vocabulary()), _judged_prompt(reading, calibration))
+        yield judge(reading, calibration, EncodedTexts(kimi_vocabulary()), judged_prompt(reading, calibration))
 
 
 def findings(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[tuple[Reading, Reconstruction]]:
     """What is found in each exchange, in order, before it is weighed."""
     for reading in map(read, exchanges):
-        texts, prompt = EncodedTexts(kimi_vocabulary()), _judged_prompt(reading, calibration)
+        texts, prompt = EncodedTexts(kimi_vocabulary()), judged_prompt(reading, calibration)
         yield reading, find(reading, group_of(reading, calibration), texts, prompt)
 
 
-def _judged_prompt(reading: Reading, calibration: Calibration) -> PromptVerdict:
+def judged_prompt(reading: Reading, calibration: Calibration) -> PromptVerdict:
+    """The verdict on the prompt of an exchange."""
     return judge_prompt(reading, _renderings(reading), calibration.prompts.of(reading))
 
 

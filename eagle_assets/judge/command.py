@@ -1,0 +1,155 @@
+"""`eagle-assets judge`: recorded exchanges before the target model, from a file to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
+from eagle_assets.judge.bench import Bench
+from eagle_assets.judge.scan import Experience, Scan, experience
+from eagle_assets.judge.surprise import Trial
+from eagle_assets.judge.tally import Tally
+from eagle_assets.judge.verdicts import Judged, explaining, is_open_to_doubt, is_proven, judged, settled, trial_of
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.reconstruction.calibration import Arbitrations, Calibration
+from eagle_assets.reconstruction.contests import Contest, contests
+from eagle_assets.reconstruction.files import exchanges_in, read_calibration, write_calibration
+from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
+from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.targets.target import Target
+
+_MOST_SHOWN = 12
+
+
+class _Case:
+    """The exchanges of the files, read anew each time that they are wanted, so that none is kept."""
+
+    def __init__(self, files: Sequence[Path], calibration: Calibration, target: Target) -> None:
+        self._files = files
+        self.target = target
+        self.first = self.calibration = calibration
+
+    def exchanges(self) -> Iterator[Exchange]:
+        return exchanges_in(self._files)
+
+    def contests(self) -> Iterator[Contest]:
+        of_target = (exchange for exchange in self.exchanges() if self.target.is_named(exchange.model))
+        return contests(of_target, self.first)
+
+    def settle(self, arbitrations: Arbitrations) -> None:
+        """Take what the judge decided into the calibration."""
+        if arbitrations:
+            self.calibration = calibrate(self.exchanges(), arbitrations)
+
+    def verdicts(self) -> Iterator[tuple[Exchange, Reconstruction, Reconstruction]]:
+        """Each exchange with its verdict before the judge, and after it settled the conventions."""
+        before = reconstruct(self.exchanges(), self.first)
+        after = reconstruct(self.exchanges(), self.calibration) if self.calibration is not self.first else None
+        for exchange, found in zip(self.exchanges(), before, strict=True):
+            yield exchange, found, found if after is None else settled(found, next(after))
+
+    def trials(self) -> Iterator[Trial]:
+        found = (trial_of(after, exchange.request, self.target) for exchange, _, after in self.verdicts())
+        return (trial for trial in found if trial is not None)
+
+    def proven(self) -> Iterator[Trial]:
+        for exchange, _, after in self.verdicts():
+            trial = trial_of(after, exchange.request, self.target) if is_proven(after, self.target.vocabulary) else None
+            if trial is not None:
+                yield trial
+
+    def judged(self, scan: Scan, learnt: Experience) -> Iterator[Judged]:
+        """What the judge makes of each exchange, in order."""
+        hypotheses = hypotheses_by_name(self.calibration)
+        for exchange, before, after in self.verdicts():
+            trial = trial_of(after, exchange.request, self.target)
+            surprise = scan.surprise_of(trial) if trial is not None else None
+            if not is_open_to_doubt(after, self.target.vocabulary):
+                yield Judged(after, before, surprise)
+            else:
+                explains = explaining(read(exchange), after, hypotheses)
+                yield judged(before, after, surprise, learnt.threshold, explains)
+
+
+def judge_files(
+    files: Sequence[Path],
+    output: Path,
+    bench: Bench,
+    target: Target,
+    calibration_file: Path | None,
+    save_calibration: Path | None,
+) -> None:
+    """Write a judged verdict for each line of `files` to `output`, which appears whole or not at all; `target` is the
+    model that the judge is.
+
+    What it costs is said before it is asked; what was answered is not asked again in another run. Raises
+    CalibrationError, JudgeError, JudgeBusy, JournalError and OSError.
+    """
+    console = Console(stderr=True, width=None if sys.stderr.isatty() else 160)
+    calibration = read_calibration(calibration_file) if calibration_file else calibrate(exchanges_in(files))
+    case = _Case(files, calibration, target)
+    with bench:
+        if calibration_file is None:  # a calibration that is given is taken as it is
+            arbitrations = _settle(case, bench, console)
+            _show_arbitrations(arbitrations, console)
+        if save_calibration is not None:
+            write_calibration(case.calibration, save_calibration)
+        scan = Scan(bench, case.target)
+        console.print(f"Scanning what is trusted: {scan.cost(case.trials)}, and a few for each suspicious place")
+        with _bar(console) as bar:
+            task = bar.add_task("asking the target", total=None)
+            scan.ask(case.trials, lambda progress: bar.update(task, completed=progress.asked))
+        learnt = experience(scan, case.proven, case.target)
+        tally = Tally()
+        _write((tally.noted(found) for found in case.judged(scan, learnt)), output)
+    console.print(tally.table())
+    for sentence in tally.sentences(learnt, bench):
+        console.print(sentence, highlight=False)
+    console.print(f"Verdicts are in {output}", highlight=False)
+
+
+def _settle(case: _Case, bench: Bench, console: Console) -> Arbitrations:
+    cost = cost_of_arbitration(case.contests, bench)
+    if cost.questions or cost.known:
+        console.print(f"Rival conventions before the target: at most {cost}")
+    arbitrations = arbitrate(case.contests, bench)
+    case.settle(arbitrations)
+    return arbitrations
+
+
+def _show_arbitrations(arbitrations: Arbitrations, console: Console) -> None:
+    if not arbitrations:
+        return
+    table = Table(title="What the target decided", title_justify="left")
+    for name in ("provider", "streamed", "chosen", "refuted", "responses", "nats"):
+        table.add_column(name, justify="right" if name in ("responses", "nats") else "left")
+    for (_, provider, streamed), found in arbitrations.items():
+        for a in found[:_MOST_SHOWN]:
+            table.add_row(provider, str(streamed), a.chosen, a.refuted, str(a.responses), f"{a.nats:.1f}")
+    console.print(table)
+
+
+def _write(found: Iterable[Judged], output: Path) -> None:
+    aside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as out:
+            for each in found:
+                out.write(msgspec.json.encode(each.verdict.to_dict()) + b"\n")
+        aside.replace(output)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

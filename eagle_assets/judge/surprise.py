@@ -1,0 +1,130 @@
+"""How surprised the target is by the ids of an output: by single tokens, and by them rather than other ids.
+
+The second is the sharper of the two: a right token may well be improbable, but seldom is what servers are known to
+make of an output far likelier than the output itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eagle_assets.judge.nucleus import PLAIN, Sampling, outside_nucleus, sampled_logprobs
+from eagle_assets.judge.questions import Floats, Question, Scores
+from eagle_assets.judge.variants import (
+    Variant,
+    cut_otherwise,
+    encoded_otherwise,
+    ends,
+    leading_blanks,
+    tool_indexes,
+)
+from eagle_assets.targets.target import Target
+
+SUSPICIOUS = 4.6
+"""Nats that the tokens of a place must cost together before other ids are tried there: others cannot gain more."""
+
+_CUT_FROM = 9.0  # nats of one token from which it is tried whether its bytes were cut otherwise
+_MOST_CUT, _MOST_VARIANTS = 2, 12
+_BEHIND = 2  # tokens behind a place that may pay for it
+_LEAST_LOGPROB = -100.0  # in the place of −inf
+_LOOKAHEAD = 16  # tokens behind a change on which it is weighed
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An output before the judge."""
+
+    prompt_ids: Sequence[int]
+    output_ids: Sequence[int]
+    sampling: Sampling = PLAIN
+
+    @property
+    def question(self) -> Question:
+        return Question(self.prompt_ids, self.output_ids, self.sampling.top)
+
+    def question_of(self, variant: Variant) -> Question:
+        """Of what stands in the variant's place, and of a little behind it, after all that comes before."""
+        before = [*self.prompt_ids, *self.output_ids[: variant.start]]
+        behind = self.output_ids[variant.end : variant.end + _LOOKAHEAD]
+        return Question(before, [*variant.instead, *behind], self.sampling.top)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A variant, and by how many nats the target prefers it to what stands there."""
+
+    variant: Variant
+    nats: float
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """`variants` are the likeliest first. `improbable` are the nats of the least likely token, which stands at `place`;
+    `impossible` are the places of tokens that the sampler cannot have drawn, where its request `cuts` anything off."""
+
+    variants: tuple[Weighed, ...]
+    improbable: float
+    place: int
+    impossible: tuple[int, ...]
+    log_likelihood: float
+    cuts: bool = False
+
+    @property
+    def nats(self) -> float:
+        """By how much the likeliest variant is likelier; 0 where none is."""
+        return max(0.0, self.variants[0].nats) if self.variants else 0.0
+
+
+def suspicious_variants(trial: Trial, scores: Scores, target: Target) -> list[Variant]:
+    """Variants that are worth asking about, at places that cost enough; the dearest places first."""
+    nats = -np.nan_to_num(sampled_logprobs(scores, trial.sampling), neginf=_LEAST_LOGPROB)
+    sums = np.concatenate([[0.0], np.cumsum(nats, dtype=np.float64)])
+
+    def cost(variant: Variant) -> float:
+        end = min(max(variant.end, variant.start + 1) + _BEHIND, len(nats))
+        return float(sums[end] - sums[variant.start])
+
+    if sums[-1] < SUSPICIOUS:
+        return []
+    dear = [int(place) for place in np.argsort(-nats)[:_MOST_CUT] if nats[place] >= _CUT_FROM]
+    found = {
+        (variant.start, variant.end, variant.instead): variant
+        for variant in _all_variants(trial.output_ids, target, dear)
+        if cost(variant) >= SUSPICIOUS
+    }
+    return sorted(found.values(), key=cost, reverse=True)[:_MOST_VARIANTS]
+
+
+def _all_variants(ids: Sequence[int], target: Target, dear: Sequence[int]) -> Iterator[Variant]:
+    yield from encoded_otherwise(ids, target)
+    yield from leading_blanks(ids, target)
+    yield from ends(ids, target)
+    yield from tool_indexes(ids, target)
+    yield from cut_otherwise(ids, dear, target.vocabulary)
+
+
+def surprise(trial: Trial, scores: Scores, of_variants: Mapping[Variant, Scores], vocabulary_size: int) -> Surprise:
+    """What the judge's answers about an output, and about its variants, come to."""
+    logprobs = np.nan_to_num(sampled_logprobs(scores, trial.sampling), neginf=_LEAST_LOGPROB)
+    weighed = [Weighed(variant, _gain(trial, variant, logprobs, found)) for variant, found in of_variants.items()]
+    weighed.sort(key=lambda w: -w.nats)
+    place = int(np.argmin(logprobs)) if len(logprobs) else 0
+    return Surprise(
+        variants=tuple(weighed),
+        improbable=float(-logprobs[place]) if len(logprobs) else 0.0,
+        place=place,
+        impossible=tuple(int(p) for p in np.flatnonzero(outside_nucleus(scores, trial.sampling, vocabulary_size))),
+        log_likelihood=float(logprobs.sum(dtype=np.float64)),
+        cuts=trial.sampling.top_p < 1.0,
+    )
+
+
+def _gain(trial: Trial, variant: Variant, logprobs: Floats, scores: Scores) -> float:
+    """Of the same tokens behind the change as many on both sides."""
+    instead = np.nan_to_num(sampled_logprobs(scores, trial.sampling), neginf=_LEAST_LOGPROB)
+    behind = len(instead) - len(variant.instead)
+    mine = logprobs[variant.start : variant.end + behind]
+    return float(instead.sum(dtype=np.float64) - mine.sum(dtype=np.float64))

@@ -1,0 +1,78 @@
+"""What the judge changed, in numbers and in sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rich.markup import escape
+from rich.table import Table
+
+from eagle_assets.judge.bench import Bench
+from eagle_assets.judge.scan import Experience
+from eagle_assets.judge.verdicts import Change, Judged
+from eagle_assets.reconstruction.verdict import VERDICTS, Verdict
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over the verdicts that came by. `scanned` are the consistent ones that the judge answered for."""
+
+    before: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
+    after: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
+    changes: Counter[Change] = field(default_factory=Counter)
+    scanned: int = 0
+
+    def noted(self, found: Judged) -> Judged:
+        """Count a verdict, and give it back."""
+        provider = found.verdict.provider or "(none)"
+        self.before[provider, found.before.verdict] += 1
+        self.after[provider, found.verdict.verdict] += 1
+        if found.change is not None:
+            self.changes[found.change] += 1
+        self.scanned += found.surprise is not None and found.before.verdict != "exact"
+        return found
+
+    @property
+    def alarms(self) -> int:
+        return self.changes["repaired"] + self.changes["contradicted"]
+
+    def table(self) -> Table:
+        """Verdicts by provider, before and after."""
+        table = Table(title="Verdicts by provider: before → after the target", title_justify="left")
+        table.add_column("provider")
+        for verdict in VERDICTS:
+            table.add_column(verdict, justify="right")
+        for provider in sorted({provider for provider, _ in self.before}):
+            pairs = [(self.before[provider, verdict], self.after[provider, verdict]) for verdict in VERDICTS]
+            table.add_row(escape(provider), *(_pair(*pair) for pair in pairs))
+        return table
+
+    def sentences(self, learnt: Experience, bench: Bench) -> Iterator[str]:
+        """What was found, how far it can be believed, and what was not judged."""
+        threshold = learnt.threshold
+        if not threshold.can_judge:
+            yield "No response is proven, so that nothing shows from where on a surprise is an alarm: none was raised."
+        else:
+            yield (
+                f"{self.alarms} of {self.scanned} trusted responses surprise the target: {self.changes['repaired']} "
+                f"repaired, {self.changes['contradicted']} contradicted. Of {threshold.proven} proven ones "
+                f"{learnt.false_alarms} do, so that at most {threshold.expected:.1%} of right ones are expected to."
+            )
+            least, most = learnt.error_behind(self.alarms, self.scanned)
+            finds = learnt.sensitivity
+            yield (
+                f"Of {finds.planted} errors planted in proven ones {finds.overall:.0%} are found (each kind weighing "
+                f"alike): before the scan {least:.1%} of the trusted ones were wrong, and no more than {most:.1%}."
+            )
+        if self.changes["settled"]:
+            yield f"{self.changes['settled']} responses are trusted now that their provider's convention is settled."
+        if bench.refused:
+            yield f"{bench.refused} sequences could not be judged; the judge says: {bench.reason}"
+
+
+def _pair(before: int, after: int) -> str:
+    if before == after:
+        return str(before or "")
+    return f"{before} → {after}"

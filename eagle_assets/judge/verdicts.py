@@ -1,0 +1,117 @@
+"""What the judge's word does to a verdict: it settles, demotes or repairs, and never makes anything `exact`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from eagle_assets.judge.nucleus import Sampling
+from eagle_assets.judge.surprise import Surprise, Trial, Weighed
+from eagle_assets.judge.threshold import LEAST, Threshold
+from eagle_assets.reconstruction.canonical import is_canonical
+from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.roundtrip import serve_again
+from eagle_assets.reconstruction.survivor import Hypothesis
+from eagle_assets.reconstruction.verdict import TRUSTED, Candidate, Reconstruction
+from eagle_assets.targets.target import Target
+from eagle_assets.targets.vocabulary import Vocabulary
+
+Change = Literal["settled", "repaired", "contradicted"]
+CHANGES: dict[str, Change] = {
+    "settled_by_the_target": "settled",
+    "repaired_by_the_target": "repaired",
+    "surprises_the_target": "contradicted",
+}
+
+Explains = Callable[[Sequence[int]], bool]
+"""Whether some ids explain all that was seen of a response: its texts and its count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict after the judge, with what it was before. `surprise` is None where the judge was not asked or did not
+    answer; `alarms` are those of its variants that are likelier than they may be."""
+
+    verdict: Reconstruction
+    before: Reconstruction
+    surprise: Surprise | None = None
+    alarms: tuple[Weighed, ...] = ()
+
+    @property
+    def change(self) -> Change | None:
+        """What the judge did; None where it left the verdict as it was."""
+        code = self.verdict.reasons[0].partition(":")[0] if self.verdict.reasons else ""
+        return CHANGES.get(code)
+
+
+def settled(before: Reconstruction, after: Reconstruction) -> Reconstruction:
+    """The verdict once the judge has settled the provider's convention: `after`, which was found under that, where it
+    lifts what was not trusted, and never as `exact`; else as it was."""
+    if before.verdict != "unverified" or not after.trusted:
+        return before
+    return replace(after, verdict="consistent", reasons=("settled_by_the_target", *after.reasons))
+
+
+def trial_of(found: Reconstruction, request: Mapping[str, Any], target: Target) -> Trial | None:
+    """The output of a trusted verdict before the judge; None where there is nothing to judge, no prompt is known, or
+    another model answered than the judge is."""
+    if found.verdict not in TRUSTED or not found.output_ids or found.prompt_ids is None:
+        return None
+    if not target.is_named(found.model or ""):
+        return None
+    return Trial(found.prompt_ids, found.output_ids, Sampling.of(request))
+
+
+def is_proven(found: Reconstruction, vocabulary: Vocabulary) -> bool:
+    """Whether the judge can be measured by this output: its ids are proven, and the encoder's, as those of the outputs
+    that are judged are. An output that is proven to have left the canonical path says nothing of the others."""
+    ids = found.output_ids
+    return found.verdict == "exact" and ids is not None and is_canonical(ids, vocabulary) is True
+
+
+def is_open_to_doubt(found: Reconstruction, vocabulary: Vocabulary) -> bool:
+    """Whether a surprise may change the verdict. It may not where there is better evidence of the very tokens."""
+    return found.verdict == "consistent" and is_canonical(found.output_ids or (), vocabulary) is not False
+
+
+def judged(
+    before: Reconstruction, found: Reconstruction, surprise: Surprise | None, threshold: Threshold, explains: Explains
+) -> Judged:
+    """The verdict on `found`, which is `before` or what the judge settled it to be, in the light of its surprise.
+
+    Alarmed ids are `contradicted`, with the place; unless exactly one of the likelier variants is plausible and
+    explains all that was seen too: then they are repaired.
+    """
+    if surprise is None or found.output_ids is None or not threshold.can_judge or not threshold.is_alarming(surprise):
+        return Judged(found, before, surprise)
+    alarms = threshold.alarms(surprise)
+    if not alarms:
+        place = threshold.impossible(surprise)[0]
+        where = f"token {place} is not among those that the request's top_p leaves"
+        reasons = (f"surprises_the_target: {where}", *found.reasons)
+        evidence = {**found.evidence, "judge": where}
+        return Judged(replace(found, verdict="contradicted", reasons=reasons, evidence=evidence), before, surprise)
+    best = alarms[0]
+    where = f"{best.variant.kind} at token {best.variant.start}, {best.nats:.1f} nats"
+    evidence = {**found.evidence, "judge": where}
+    repaired = best.variant.applied_to(found.output_ids)
+    rivals = [w for w in surprise.variants if w is not best and w.nats > best.nats - LEAST]
+    if not rivals and explains(repaired):
+        given = Candidate(found.output_ids, str(found.evidence.get("convention", "")), 0)
+        reasons = (f"repaired_by_the_target: {where}", *found.reasons)
+        after = replace(found, output_ids=repaired, reasons=reasons, evidence=evidence, candidates=(given,))
+    else:
+        reasons = (f"surprises_the_target: {where}", *found.reasons)
+        after = replace(found, verdict="contradicted", reasons=reasons, evidence=evidence)
+    return Judged(after, before, surprise, alarms)
+
+
+def explaining(reading: Reading, found: Reconstruction, hypotheses: Mapping[str, Hypothesis]) -> Explains:
+    """Whether ids, served as the evidence says, give the response."""
+
+    def explains(ids: Sequence[int]) -> bool:
+        again = serve_again(reading, ids, str(found.evidence.get("convention", "")), hypotheses)
+        return again.text_agrees and again.count_gap == 0
+
+    return explains
