@@ -13,11 +13,13 @@ import argparse
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from own_process import answer_if_asked, measured_apart, peak_mib
+
+from eagle_assets.sandbox.process import running_sandbox
 
 STAGES = ("raw_responses", "token_sequences", "training_shards")
 AGAIN, MEMORY, TOKENS = 0.1, 1.2, 1.0
@@ -27,31 +29,23 @@ DATASET = "B3"
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--responses", type=int, default=10_000, help="responses of the larger dataset")
-    parser.add_argument("--measure", nargs=2, metavar=("HOME", "STAGE"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure:
-        print(json.dumps(measured(*arguments.measure)))
-        return 0
-    from eagle_assets.sandbox.process import running_sandbox
-
-    many = arguments.responses
+    many = parser.parse_args().responses
     with tempfile.TemporaryDirectory() as folder, running_sandbox(Path(folder, "truth.jsonl")) as base_url:
         few_first, _, _ = materialised_twice(Path(folder, "few"), many // 10, base_url)
         first, again, texts = materialised_twice(Path(folder, "many"), many, base_url)
-    tokens, bare_seconds = encoded_by_tiktoken(texts)
+    tokens, bare = encoded_by_tiktoken(texts)
     print(f"{many:,} responses, then 1 % more; {tokens:,} tokens of text")
-    print(f"{'':<18}{'first, s':>10}{'again, s':>10}{'ratio':>8}{'MB at a tenth':>15}{'MB':>8}{'times':>8}")
+    print(f"{'':<18}{'first, s':>10}{'again, s':>10}{'ratio':>8}{'MiB at a tenth':>16}{'MiB':>8}{'times':>8}")
     for stage in STAGES:
-        ratio, memory = again[stage]["seconds"] / first[stage]["seconds"], first[stage]["MB"] / few_first[stage]["MB"]
+        ratio, memory = again[stage]["seconds"] / first[stage]["seconds"], first[stage]["MiB"] / few_first[stage]["MiB"]
         print(
             f"{stage:<18}{first[stage]['seconds']:>10.1f}{again[stage]['seconds']:>10.1f}{ratio:>8.3f}"
-            f"{few_first[stage]['MB']:>15,.0f}{first[stage]['MB']:>8,.0f}{memory:>8.2f}"
+            f"{few_first[stage]['MiB']:>16,.0f}{first[stage]['MiB']:>8,.0f}{memory:>8.2f}"
         )
     judged = STAGES[1:]
     ratio = sum(again[stage]["seconds"] for stage in judged) / sum(first[stage]["seconds"] for stage in judged)
-    memory = max(first[stage]["MB"] for stage in judged) / max(few_first[stage]["MB"] for stage in judged)
+    memory = max(first[stage]["MiB"] for stage in judged) / max(few_first[stage]["MiB"] for stage in judged)
     speed = tokens / sum(first[stage]["seconds"] for stage in STAGES)
-    bare = tokens / bare_seconds
     print(f"sequences and shards again, after 1 % new: {ratio:.3f} of the first time (to reach: {AGAIN:g})")
     print(f"memory at ten times as many responses: {memory:.2f} times (to reach: {MEMORY:g})")
     share = f"{speed / bare:.3f} of tiktoken's {bare:,.0f} on two threads (to reach: {TOKENS:g})"
@@ -66,28 +60,20 @@ def materialised_twice(
     folder.mkdir()
     dataset = {"source": "openrouter", "prompts": "B3.jsonl", "max_tokens": 4096}
     (folder / "datasets.yaml").write_text(json.dumps({"datasets": {DATASET: dataset}}))
-    environment = {
-        **os.environ,
+    os.environ |= {
         "EAGLE_ASSETS_HOME": str(folder / "home"),
         "EAGLE_ASSETS_DATASETS": str(folder / "datasets.yaml"),
         "OPENROUTER_API_KEY": "sandbox",
         "OPENROUTER_BASE_URL": base_url,
-        "DAGSTER_HOME": str(folder),
     }
     (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     texts = write_answers(folder, range(responses))
-    first = in_processes(environment, ("tokenizer_report", "provider_calibration", "prompts", *STAGES))
+    for stage in ("tokenizer_report", "provider_calibration", "prompts"):
+        measured_apart(__file__, str(folder), stage)
+    first = {stage: measured_apart(__file__, str(folder), stage) for stage in STAGES}
     write_answers(folder, range(responses, responses + max(1, responses // 100)))
-    return first, in_processes(environment, ("prompts", *STAGES)), texts
-
-
-def in_processes(environment: dict[str, str], stages: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    found = {}
-    for stage in stages:
-        command = [sys.executable, __file__, "--measure", environment["DAGSTER_HOME"], stage]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        found[stage] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    measured_apart(__file__, str(folder), "prompts")
+    return first, {stage: measured_apart(__file__, str(folder), stage) for stage in STAGES}, texts
 
 
 def measured(dagster_home: str, stage: str) -> dict[str, float]:
@@ -107,8 +93,8 @@ def measured(dagster_home: str, stage: str) -> dict[str, float]:
         started = time.perf_counter()
         job.execute_in_process(instance=instance, partition_key=partition, asset_selection=[dg.AssetKey(stage)])
         seconds = time.perf_counter() - started
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return {"seconds": seconds, "MB": peak / 1024}
+    of_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return {"seconds": seconds, "MiB": max(peak_mib(), of_worker)}
 
 
 def write_answers(folder: Path, numbers: range) -> list[str]:
@@ -139,7 +125,7 @@ def write_answers(folder: Path, numbers: range) -> list[str]:
 
 
 def encoded_by_tiktoken(texts: list[str]) -> tuple[int, float]:
-    """Tokens of the texts, and the seconds that tiktoken takes for them on two threads."""
+    """Tokens of the texts, and how many a second tiktoken makes of them on two threads."""
     import tiktoken
 
     from eagle_assets.targets.encoders import SPLIT_PATTERN
@@ -149,8 +135,9 @@ def encoded_by_tiktoken(texts: list[str]) -> tuple[int, float]:
     encoding = tiktoken.Encoding("kimi", pat_str=SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={})
     started = time.perf_counter()
     tokens = sum(map(len, encoding.encode_ordinary_batch(texts, num_threads=2)))
-    return tokens, time.perf_counter() - started
+    return tokens, tokens / (time.perf_counter() - started)
 
 
 if __name__ == "__main__":
+    answer_if_asked(measured)
     raise SystemExit(main())
