@@ -108,6 +108,20 @@ class LocalJudge(Frozen):
 Judge = Annotated[ServedJudge | LocalJudge, Field(discriminator="kind")]
 
 
+class Export(Frozen):
+    """An export that the asset `exports` makes; the options are those of `eagle-assets export`."""
+
+    format: Literal["speculators", "specforge", "huggingface"]
+    datasets: tuple[str, ...] = ()
+    max_length: int | None = Field(default=None, gt=0)
+    cut: bool = False
+    min_verdict: Literal["exact", "consistent"] = "consistent"
+    dedup: Literal["prompt", "sequence"] | None = None
+    eval_share: float = Field(default=0.0, ge=0, lt=1)
+    weights: dict[str, float] = {}
+    draft_size: int = Field(default=32_000, gt=0)
+
+
 class Configuration(Frozen):
     """The datasets file, with every path made absolute."""
 
@@ -118,12 +132,14 @@ class Configuration(Frozen):
     routing: Routing = Routing()
     max_residual_error: float = Field(default=0.05, gt=0, lt=1)
     judge: Judge | None = None
+    exports: dict[str, Export] = {}
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> Configuration:
-        for name in self.datasets:
-            if not name.replace("_", "").replace("-", "").isalnum():
-                raise ValueError(f"dataset name {name!r} may hold letters, digits, '-' and '_' only")
+        for kind, names in (("dataset", self.datasets), ("export", self.exports)):
+            for name in names:
+                if not name.replace("_", "").replace("-", "").isalnum():
+                    raise ValueError(f"{kind} name {name!r} may hold letters, digits, '-' and '_' only")
         return self
 
     @property

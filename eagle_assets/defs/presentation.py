@@ -27,6 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "token_sequences": ("reconstruction", "serving", "targets"),
     "training_shards": ("training/shards.py", "training/shard_checks.py"),
     "draft_vocabulary": ("training/draft_vocabulary.py",),
+    "exports": ("training/exports", "training/draft_vocabulary.py"),
     "run_statistics": ("lake",),
 }
 

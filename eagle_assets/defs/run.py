@@ -22,7 +22,8 @@ PREFLIGHT = "tokenizer_report"
 CALIBRATION = "provider_calibration"
 COLLECT = ("prompts", "raw_responses")
 RECONSTRUCT = ("token_sequences", "training_shards")
-CONCLUDE = ("draft_vocabulary", "run_statistics")
+EXPORTS = "exports"  # made where the datasets file asks for one
+CONCLUDE = ("draft_vocabulary", EXPORTS, "run_statistics")
 
 Execute = Callable[[Iterable[Group]], Iterator[list[Outcome]]]
 
@@ -59,7 +60,8 @@ def materialise(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"
         )
-    stages = _stages(chosen, bought, _limits(configuration) if as_tick else {})
+    conclude = CONCLUDE if configuration.exports or until == EXPORTS else [a for a in CONCLUDE if a != EXPORTS]
+    stages = _stages(chosen, bought, _limits(configuration) if as_tick else {}, conclude)
     if instance is None and len(chosen) > 1:
         with closing(Lanes(LANES, on_progress)) as lanes:
             return _run(stages, wanted, lanes.execute, on_outcome)
@@ -67,7 +69,7 @@ def materialise(
 
 
 def _stages(
-    chosen: Sequence[str], bought: Sequence[str], limits: Mapping[str, Mapping[str, Any]]
+    chosen: Sequence[str], bought: Sequence[str], limits: Mapping[str, Mapping[str, Any]], conclude: Sequence[str]
 ) -> Iterator[list[Group]]:
     """Groups that can go side by side, stage after stage."""
     local = [Group(COLLECT, name, (PREFLIGHT,)) for name in chosen if name not in bought]
@@ -75,7 +77,7 @@ def _stages(
     yield [*([Group((CALIBRATION,), needs=(PREFLIGHT,))] if bought else []), *local]
     yield [Group(COLLECT, name, (PREFLIGHT, CALIBRATION), limits.get(name, {})) for name in bought]
     yield [Group(RECONSTRUCT, name, COLLECT) for name in chosen]
-    for asset in CONCLUDE:
+    for asset in conclude:
         yield [Group((asset,))]
 
 

@@ -38,6 +38,11 @@ class Home:
         """Files that are not audited yet, on the same file system as the published ones."""
         return self.root / ".staging" / stage / (dataset or "all") / run_id
 
+    @property
+    def exports(self) -> Path:
+        """A folder for each export that the asset `exports` made."""
+        return self.root / "exports"
+
     def kept(self, what: str, dataset: str) -> Path:
         """Results that cost much and depend on published files and on the code alone; they may go at any time."""
         return self.root / ".kept" / what / f"dataset={dataset}"

@@ -69,7 +69,7 @@ def export(
     if not markers <= request.draft_size <= ids:
         raise ExportError(f"a draft vocabulary has {markers} to {ids} ids, not {request.draft_size}")
     try:
-        shards, notes = _shards(home, target, request)
+        shards, notes = shards_to_export(home, target, request)
         plan = request.plan(shards)
         if _is_taken(folder):
             if not is_complete(folder, plan):
@@ -112,7 +112,9 @@ def _bytes_there(folder: Path) -> int:
     return sum(path.stat().st_size for path in place_aside(folder).rglob("*") if path.is_file())
 
 
-def _shards(home: Home, target: Target, request: ExportRequest) -> tuple[list[Published], list[str]]:
+def shards_to_export(home: Home, target: Target, request: ExportRequest) -> tuple[list[Published], list[str]]:
+    """The shards that a request takes, and a sentence for each dataset that is left out. Raises ExportError and
+    GateClosed."""
     there = home.audited_datasets("training_shards")
     if not there:
         raise ExportError(f"{home.root} holds no training shards; run `eagle-assets run` or `make demo` first")
