@@ -117,6 +117,7 @@ def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: 
         try:
             with duckdb.connect(aside) as connection:
                 _fill(connection, home, snapshot, totals, sql_folder)
+                connection.execute("CHECKPOINT")  # all is in the file before others see it, whenever DuckDB lets go
             with aside.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(aside, home.catalogue)

@@ -83,6 +83,11 @@ class JournalReader:
         generations = self._generations()
         return {e.names[0]: not generations.keys().isdisjoint(e.names) for e in self._index().ended}
 
+    @property
+    def under_way(self) -> int:
+        """Attempts that have not ended: under way now, or left so by a process that was killed."""
+        return len(self._index().open)
+
     def settled(self) -> set[tuple[str, str]]:
         """Pairs (prompt id, request key) that need not be asked again: answered, or refused for good."""
         ended = self._index().ended

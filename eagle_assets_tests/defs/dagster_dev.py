@@ -28,8 +28,9 @@ T = TypeVar("T")
 class DagsterDev:
     """A client of one running server."""
 
-    def __init__(self, url: str, log: Path) -> None:
+    def __init__(self, url: str, log: Path, environment: Mapping[str, str]) -> None:
         self.url, self.log = url, log
+        self._environment = environment
         self._client = httpx.Client(base_url=url, timeout=60)
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
@@ -74,6 +75,13 @@ class DagsterDev:
         """The run once it has ended."""
         return wait_for(lambda: found if (found := self.run(run_id))["status"] in ENDED else None, f"run {run_id}")
 
+    def command(self, *words: str) -> str:
+        """What `dagster` says on the command line, under the same DAGSTER_HOME."""
+        command = [str(Path(sys.executable).with_name("dagster")), *words]
+        done = subprocess.run(command, cwd=REPOSITORY, env=self._environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def runs_with(self, **tags: str) -> list[dict[str, Any]]:
         found = self.ask(_RUNS, f={"tags": [{"key": k.replace("__", "/"), "value": v} for k, v in tags.items()]})
         return found["results"]
@@ -108,18 +116,19 @@ def running_dagster_dev(folder: Path, environment: Mapping[str, str]) -> Iterato
         port = free.getsockname()[1]
     log = folder / "dagster_dev.log"
     command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
+    complete = {**os.environ, **environment, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"}
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
             cwd=REPOSITORY,
-            env={**os.environ, **environment, "DAGSTER_HOME": str(home), "PYTHONWARNINGS": "ignore"},
+            env=complete,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
     try:
-        dev = DagsterDev(f"http://127.0.0.1:{port}", log)
+        dev = DagsterDev(f"http://127.0.0.1:{port}", log, complete)
         try:
             wait_for(dev.is_loaded, "the code location")
         except AssertionError as error:

@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
+from eagle_assets.configuration import load_configuration
 from eagle_assets.lake.audit import read_record, require
 from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.defs.browser import find_browser
 from eagle_assets_tests.defs.conftest import pointing_to, write_local_responses, write_prompts
@@ -177,12 +179,16 @@ def test_the_schedule_asks_within_its_limits(server: Server) -> None:
         lambda: next((r for r in dev.runs_with(dagster__schedule_name="collect_B3") if r["status"] == "SUCCESS"), None),
         "a run of the schedule",
     )
-    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    tags = dict_of(run["tags"])
     assert (tags["dataset"], tags["dagster/partition"], tags["max_requests"]) == ("B3", "B3", str(LIMIT))
     dev.ask(_STOP_SCHEDULE, id=dev.ask(_SCHEDULE, s={**REPOSITORY_SELECTOR, "scheduleName": "collect_B3"})["id"])
     counts = require(server.home, "raw_responses", "B3").audit.counts
     assert counts["answers"] % LIMIT == 0
     assert require(server.home, "training_shards", "B3").audit.rows == counts["answers"]
+
+
+def dict_of(tags: list[dict[str, str]]) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in tags}
 
 
 def answered(server: Server) -> int:
@@ -195,6 +201,9 @@ def test_a_run_that_is_stopped_or_killed_loses_nothing_and_one_that_was_killed_i
     wait_for(lambda: answered(server) >= 10, "answers")
     dev.ask(_TERMINATE, id=stopped)
     assert dev.ended(stopped)["status"] == "CANCELED"
+    assert not open_journal(server.home.root, "B5").under_way
+    with Ledger.open(server.home.root, load_configuration(server.folder / "datasets.yaml")) as ledger:
+        assert ledger.reserved("B5") == []
     before = answered(server)
     assert 10 <= before < 600
 
@@ -209,12 +218,15 @@ def test_a_run_that_is_stopped_or_killed_loses_nothing_and_one_that_was_killed_i
     assert (counts["answers"], counts["not_asked_yet"]) == (600, 0)
 
 
-def test_a_browser_shows_the_lineage_the_pictures_and_the_failing_partition(
+def test_a_browser_shows_what_a_backfill_of_the_command_line_made_and_the_partition_that_failed(
     server: Server, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     dev = server.dev
-    for partition, status in (("B7", "SUCCESS"), ("B6", "FAILURE")):
-        assert dev.ended(dev.launch(OF_A_DATASET, partition))["status"] == status
+    said = dev.command("job", "backfill", "-j", "collect_dataset", "--partitions", "B7", "--noprompt")
+    (backfill,) = re.findall(r"Launched backfill job `(\w+)`", said)
+    (run,) = wait_for(lambda: dev.runs_with(dagster__backfill=backfill), "the run of the backfill")
+    assert (dict_of(run["tags"])["dagster/partition"], dev.ended(run["runId"])["status"]) == ("B7", "SUCCESS")
+    assert dev.ended(dev.launch(OF_A_DATASET, "B6"))["status"] == "FAILURE"
     browser = find_browser(tmp_path)
     if browser is None:
         warnings.warn("no browser: there is no Chromium and npm gives none; the pages were not looked at", stacklevel=1)

@@ -52,7 +52,7 @@ def running(place: Place, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not come to pass"
