@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import fsum
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from eagle_assets.defs.spending import Spending
 from eagle_assets.openrouter.forecast import Forecast, in_words
+from eagle_assets.openrouter.probing import MOST_OF_THE_BUDGET, PROBES
 from eagle_assets.openrouter.totals import FEE_SHARE, Amounts
 
 MILLION = 1_000_000
@@ -65,14 +66,19 @@ def as_page(spending: Spending) -> Iterator[RenderableType]:
         f"({FEE_SHARE:.1%}). What is unsettled is counted as spent, at its worst case."
     )
     if spending.rest:
-        yield Text(f"The rest: {in_words(_sum_of(spending), totals.all.left_usd, FEE_SHARE)}.")
+        yield Text(f"The rest: {_rest_in_words(spending)}.")
     for name, reason in spending.unknown.items():
         yield Text(f"{name}: the rest cannot be reckoned: {reason}")
 
 
 def before_a_run(spending: Spending) -> str:
     """What a run over the datasets of `spending.rest` will cost, in a sentence."""
-    return in_words(_sum_of(spending), spending.totals.all.left_usd, FEE_SHARE)
+    said = _rest_in_words(spending)
+    probes = spending.totals.datasets.get(PROBES)
+    if probes is None or not probes.requests:
+        most_usd = MOST_OF_THE_BUDGET * spending.totals.budget_usd
+        said += f"; asking each provider a few probes first costs ${most_usd:.2f} at most"
+    return said
 
 
 _HEADINGS = (
@@ -127,8 +133,23 @@ def _trusted(spending: Spending, dataset: str) -> float:
     return fsum(tokens for (name, _), tokens in spending.trusted_tokens.items() if name == dataset)
 
 
+def _rest_in_words(spending: Spending) -> str:
+    amounts = spending.totals.datasets
+    short = [name for name, rest in spending.rest.items() if rest.at_most_usd > amounts[name].left_usd]
+    return in_words(_sum_of(spending), spending.totals.all.left_usd, FEE_SHARE, short)
+
+
 def _sum_of(spending: Spending) -> Forecast:
-    forecasts = list(spending.rest.values())
+    """All datasets together; what one may cost ends at its own budget."""
+    amounts = spending.totals.datasets
+    forecasts = [
+        replace(
+            rest,
+            at_most_usd=min(rest.at_most_usd, amounts[name].left_usd),
+            probably_usd=min(rest.probably_usd, amounts[name].left_usd),
+        )
+        for name, rest in spending.rest.items()
+    ]
     bases = list(dict.fromkeys(f.basis for f in forecasts if f.prompts))
     return Forecast(
         sum(f.prompts for f in forecasts),

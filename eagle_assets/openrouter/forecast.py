@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -43,15 +43,19 @@ def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts |
     return Forecast(len(sizes), at_most, min(probably, at_most), basis)
 
 
-def in_words(forecast: Forecast, left_usd: float, fee_share: float) -> str:
-    """What a run will cost, in a sentence for whoever pays."""
+def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Sequence[str] = ()) -> str:
+    """What a run will cost, in a sentence for whoever pays. `short` are datasets whose own budget is below their worst
+    case."""
     if not forecast.prompts:
         return "nothing is left to be bought"
     sentence = (
-        f"{forecast.prompts:,} prompts to ask: ${forecast.at_most_usd:.2f} at most, ${forecast.probably_usd:.2f} "
+        f"{forecast.prompts:,} prompts to ask: ${min(forecast.at_most_usd, left_usd):.2f} at most, "
+        f"${min(forecast.probably_usd, left_usd):.2f} "
         f"probably ({forecast.basis}); ${left_usd:.2f} of the budget are left, and buying credit costs {fee_share:.1%} "
         "on top"
     )
     if forecast.at_most_usd > left_usd:
         sentence += "; the worst case does not fit, so the run may end before all are asked"
+    elif short:
+        sentence += f"; the budget of {', '.join(short)} may end before all of its prompts are asked"
     return sentence

@@ -6,6 +6,8 @@ from click.testing import CliRunner
 
 from eagle_assets.cli import main
 from eagle_assets.configuration import load_configuration
+from eagle_assets.defs.budget_page import before_a_run
+from eagle_assets.defs.spending import spending
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
@@ -14,6 +16,7 @@ from eagle_assets.openrouter.endpoints import DEFAULT_PRICE
 from eagle_assets.openrouter.entries import Settlement
 from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
+from eagle_assets.openrouter.probing import PROBES
 from eagle_assets.openrouter.requests import build_request, read_prompts, request_key
 
 
@@ -89,6 +92,19 @@ def test_the_rest_is_reckoned_at_most_and_probably(environment: Path) -> None:
     assert rest["prompts"] == 6
     assert rest["probably_usd"] == pytest.approx(6 * 0.002)
     assert "4 requests" in rest["basis"]
+
+
+def test_before_a_run_its_cost_ends_at_the_budgets_and_names_the_probes(environment: Path) -> None:
+    prompts_file(environment.parent, 1_000)
+    configuration = load_configuration(environment.parent / "datasets.yaml")
+    said = before_a_run(spending(Home(environment), configuration, ["B3"]))
+    assert said.startswith("1,000 prompts to ask: $4.00 at most, $4.00 probably (a guess of 1,000 tokens")
+    assert "; the budget of B3 may end before all of its prompts are asked" in said
+    assert said.endswith("; asking each provider a few probes first costs $0.10 at most")
+    with Ledger.open(environment, configuration) as book:
+        book.reserve("a", PROBES, 0.01)
+        book.settle("a", 0.005)
+    assert "probes" not in before_a_run(spending(Home(environment), configuration, ["B3"]))
 
 
 ANSWER = (
