@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import pyarrow as pa
+
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Input, require, require_all
 from eagle_assets.lake.home import Home
@@ -17,14 +19,18 @@ from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.departures import Departures, departures
 from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.own_outputs import known_outputs, rows_to_try
-from eagle_assets.reconstruction.part_findings import BoughtFinder, Finder, LocalFinder, found_by
+from eagle_assets.reconstruction.part_findings import BoughtFinder, Finder, LocalFinder, found_by, read_findings
 from eagle_assets.reconstruction.part_observations import calibrate_parts
 from eagle_assets.reconstruction.part_weights import PartWeights
 from eagle_assets.reconstruction.sequence_checks import Examined, examined_again
-from eagle_assets.report.figures import COLUMNS, Figures, rows_with_lengths
+from eagle_assets.report.figures import COLUMNS, Figures
 from eagle_assets.targets.kimi import target_named
 
 OBSERVATIONS = "observations"  # what is kept of each part of raw_responses
+
+_IDS = ["prompt_ids", "output_ids"]
+_EXAMINED = ["exchange_id", "tokens", "text_agrees", "count_gap"]
+_FIGURES = ["exchange_id", *(name for name in COLUMNS if name != "output_ids")]
 
 
 def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
@@ -44,14 +50,22 @@ def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tupl
     for part in weighed:
         name, recipe, as_found = part.part.file.written_as, part.recipe, True
         if version.keep_made_from(recipe) is None:
-            version.write_batches(name, TOKEN_SEQUENCES, part.sequences().to_batches(ROWS_PER_BATCH))
+            found = read_findings(part.part)
+            version.write_batches(name, TOKEN_SEQUENCES, part.sequences(found).to_batches(ROWS_PER_BATCH))
             version.tell(name, recipe)
-            as_found = part.has_ids_of(version.path(name))
-        sequences = list(rows_with_lengths(version.batches(name, [*COLUMNS, "exchange_id"])))
+            written = pa.Table.from_batches(version.batches(name), TOKEN_SEQUENCES)
+            as_found = written.select(_IDS).equals(found.select(_IDS))
+        else:
+            found = read_findings(part.part, _EXAMINED)
+            written = pa.Table.from_batches(version.batches(name, _FIGURES))
+        sequences = [
+            {**row, "output_ids": tokens}
+            for row, tokens in zip(written.select(_FIGURES).to_pylist(), found["tokens"].to_pylist(), strict=True)
+        ]
         for row in sequences:
             figures.add(row)
-        found = examined_again(sequences, part.examined())
-        examined += found if as_found else (replace(row, text_agrees=False) for row in found)
+        again = examined_again(sequences, found.select(_EXAMINED).to_pylist())
+        examined += again if as_found else (replace(row, text_agrees=False) for row in again)
     return examined, figures
 
 

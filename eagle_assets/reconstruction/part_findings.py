@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eagle_assets.lake.audit import GateClosed
@@ -183,7 +184,8 @@ def _judged(path: Path, rows: np.ndarray, finder: Finder, aside: Path) -> pa.Tab
     examined = list(finder.examine(as_rows, _rows(path, rows)))
     agrees = pa.array([e.text_agrees for e in examined], pa.bool_())
     gaps = pa.array([e.count_gap for e in examined], pa.int32())
-    return pa.table([*written.columns[:-2], agrees, gaps], FOUND_SEQUENCES)
+    tokens = pc.list_value_length(written["output_ids"])
+    return pa.table([*written.columns[:-3], tokens, agrees, gaps], FOUND_SEQUENCES)
 
 
 def _rows(path: Path, rows: np.ndarray) -> Iterator[dict[str, Any]]:

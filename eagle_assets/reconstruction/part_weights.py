@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import nan
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from eagle_assets.lake.kept import Part
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
@@ -42,22 +40,8 @@ class PartWeights:
         made_from = (self.part.file.written_as, self.part.kept.name, sorted(facts_of(self.part).items()), weights)
         return hashlib.sha256(repr(made_from).encode() + self.held.tobytes()).hexdigest()
 
-    def examined(self) -> Iterator[dict[str, Any]]:
-        """What was found when the rows were examined, row by row."""
-        columns = ["exchange_id", "text_agrees", "count_gap"]
-        for batch in read_findings(self.part, columns).to_batches():
-            yield from batch.to_pylist()
-
-    def has_ids_of(self, sequences: Path) -> bool:
-        """Whether a file holds the ids that were found, row by row: as it was written."""
-        written, found = (
-            pq.read_table(path, columns=["prompt_ids", "output_ids"]) for path in (sequences, self.part.kept)
-        )
-        return bool(written.equals(found))
-
-    def sequences(self) -> pa.Table:
-        """The rows of TOKEN_SEQUENCES."""
-        found = read_findings(self.part)
+    def sequences(self, found: pa.Table) -> pa.Table:
+        """The rows of TOKEN_SEQUENCES that are made of what was found."""
         columns = {name: found[name].to_pylist() for name in ("verdict", "reasons", "evidence")}
         for row, weight in enumerate(self.weights):
             if weight is not None:

@@ -26,11 +26,12 @@ FOUND_SEQUENCES = pa.schema(
         ("group", pa.string()),  # JSON of model, provider, streamed: whose calibration it depends on; null on none
         ("order", pa.float64()),
         ("exposure", pa.string()),  # JSON of an Exposure, or null
+        ("tokens", pa.int32()),  # the number of output_ids
         ("text_agrees", pa.bool_()),  # of those that would be trusted: whether they give what was received
         ("count_gap", pa.int32()),
     ]
 )
-"""TOKEN_SEQUENCES before they are weighed and examined, with what both need; in it as rows: without the last two."""
+"""TOKEN_SEQUENCES before they are weighed and examined, with what both need; rows of it come without the last three."""
 
 UNSTATED_ERROR = 1.0
 

@@ -94,7 +94,7 @@ def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.M
     ("arguments", "environment", "sentence"),
     [
         (["B99"], {}, "Error: there is no dataset 'B99' in "),
-        (["B1", "--until", "shards"], {}, "Error: there is no asset 'shards'; there are draft_vocabulary, prompts, "),
+        (["B1", "--until", "shards"], {}, "Error: there is no asset 'shards'; there are draft_vocabulary, exports, "),
         (["B1"], {"EAGLE_ASSETS_DATASETS": "/nowhere.yaml"}, "Error: datasets file /nowhere.yaml does not exist"),
     ],
 )
