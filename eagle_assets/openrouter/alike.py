@@ -7,6 +7,7 @@ makes of one of them it makes of all.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -28,18 +29,22 @@ class Alike:
     def with_text(self, written: bytes) -> bytes:
         return written.join(self.pieces)
 
-    def text_of(self, event: bytes) -> str | None:
-        """The text of an event that is one of these; None for any other."""
-        size, left_over = divmod(len(event) - self.length, len(self.pieces) - 1)
-        if size <= 0 or left_over:
-            return None
-        written = event[len(self.pieces[0]) :][:size]
-        if written.join(self.pieces) != event or b"\n" in written:
-            return None
-        try:
-            return _decode_text(b'"%b"' % written) if b"\\" in written or b'"' in written else written.decode()
-        except ValueError:
-            return None
+    def texts_from(self, events: Sequence[bytes], position: int = 0) -> list[str]:
+        """The texts of the events from a position on, up to one that is none of these."""
+        pieces, fixed, times, start = self.pieces, self.length, len(self.pieces) - 1, len(self.pieces[0])
+        texts = []
+        for number in range(position, len(events)):
+            event = events[number]
+            size, left_over = divmod(len(event) - fixed, times)
+            written = event[start : start + size]
+            if size <= 0 or left_over or written.join(pieces) != event or b"\n" in written:
+                break
+            try:
+                quoted = b"\\" in written or b'"' in written
+                texts.append(_decode_text(b'"%b"' % written) if quoted else written.decode())
+            except ValueError:
+                break
+        return texts
 
 
 def alike(event: bytes) -> Alike | None:

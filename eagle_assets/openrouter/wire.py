@@ -7,9 +7,9 @@ behind keep-alive blanks or an event stream, whole or cut, with an error anywher
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -273,8 +273,13 @@ class _Stream:
 
     def response(self) -> Response:
         result = self._result
-        for event in parts(self._body):
-            self._read_event(event)
+        events = parts(self._body)
+        position = 0
+        while position < len(events):
+            texts = self._read_alike(events, position)
+            if not texts:
+                self._read_event(events[position])
+            position += texts or 1
         result.reasoning = "".join(self._texts["reasoning"]) or None
         result.content = "".join(self._texts["content"]) or None
         result.tool_calls = tuple(
@@ -302,14 +307,18 @@ class _Stream:
         elif result.error is not None and self._deltas:
             result.notes += ("midstream_error",)
 
-    def _read_event(self, event: bytes) -> None:
-        """Read an event, as one that was alike was read if there was one."""
+    def _read_alike(self, events: Sequence[bytes], position: int) -> int:
+        """Read events from a position on as one that was alike was read; gives how many there are."""
         for known, field_name in self._known.items():
-            text = known.text_of(event)
-            if text is not None:
-                self._frame += 1
-                self._add_text(field_name, text)
-                return
+            if texts := known.texts_from(events, position):
+                self._texts[field_name] += texts
+                numbers = count(self._frame + 1)
+                self._deltas += map(Delta, repeat(field_name), texts, repeat(None), numbers)
+                self._frame += len(texts)
+                return len(texts)
+        return 0
+
+    def _read_event(self, event: bytes) -> None:
         before = self._state()
         for data in data_of(event):
             stripped = data.strip()

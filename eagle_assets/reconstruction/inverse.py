@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from eagle_assets.serving.convention import Edge, content_start
+from eagle_assets.serving.convention import EDGES, Edge, content_start
 from eagle_assets.serving.output import Call, Output
 from eagle_assets.serving.served import Situation
 
@@ -31,8 +31,11 @@ def edges(output: Output[str], situation: Situation) -> Iterator[tuple[Edge, str
             yield "arguments_end", call.arguments, situation.streamed and call.closed
 
 
+_STARTS = frozenset(edge for edge in EDGES if edge.endswith("_start"))
+
+
 def at_start(edge: Edge) -> bool:
-    return edge.endswith("_start")
+    return edge in _STARTS
 
 
 def has_blank(edge: Edge, text: str) -> bool:

@@ -115,7 +115,7 @@ def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary:
     """Every way to the end of a text, with at most `surplus` tokens more than deltas."""
     holding = Holding(frames, vocabulary)
     text = holding.text
-    bounds = [0, *accumulate(map(len, map(vocabulary.bytes_of, canonical)))]
+    bounds = [0, *accumulate(map(len, map(vocabulary.token_bytes.__getitem__, canonical)))]
     spans = set(pairwise(bounds))
     starts = [0, *accumulate(map(len, frames.deltas))]
     ends = starts[1:]
@@ -126,7 +126,7 @@ def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary:
         start, end = starts[position], ends[position]
         if reached.keys() == {start} and (run := _run_of_shown(shown, position)):
             spelt = tuple(map(vocabulary.id_of_bytes.get, frames.deltas[position : position + run]))
-            strays = sum(span not in spans for span in pairwise(starts[position : position + run + 1]))
+            strays = len(set(pairwise(starts[position : position + run + 1])) - spans)
             position += run
             reached = {starts[position]: _all_longer(reached[start], spelt, strays, position + surplus)}
             continue

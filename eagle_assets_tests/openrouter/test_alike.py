@@ -23,7 +23,7 @@ def event(text: str, **more: object) -> bytes:
 def test_events_that_differ_in_their_text_are_alike(text: str) -> None:
     pattern = alike(event("a"))
     assert pattern is not None
-    assert pattern.text_of(event(text)) == text
+    assert pattern.texts_from([event(text), event("b"), b"", event("c")]) == [text, "b"]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_events_that_differ_in_their_text_are_alike(text: str) -> None:
 def test_other_events_are_not(other: bytes) -> None:
     pattern = alike(event("a"))
     assert pattern is not None
-    assert pattern.text_of(other) is None
+    assert pattern.texts_from([other, event("b")]) == []
 
 
 def test_an_event_with_two_texts_is_like_no_other() -> None:
