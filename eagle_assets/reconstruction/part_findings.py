@@ -6,10 +6,8 @@ facts of its group's calibration; the kept file is named after the first two and
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -30,8 +28,8 @@ from eagle_assets.reconstruction.decisive import decisive_facts
 from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.sequence_checks import Examined, examine_bought, examine_local
 from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows
-from eagle_assets.reconstruction.workers import cores
-from eagle_assets.targets.kimi import target_named
+from eagle_assets.reconstruction.workers import workers
+from eagle_assets.targets.kimi import kimi_vocabulary, target_named
 
 _CODE = (
     "reconstruction",
@@ -113,17 +111,10 @@ def find_in_parts(parts: Sequence[Part], finder: Finder) -> Iterator[int]:
     for folder in {part.kept.parent for part in parts}:
         for killed in folder.glob(".*"):
             killed.unlink(missing_ok=True)
-    tasks = [(part, redo) for part in parts if (redo := _to_redo(part, finder)) is None or redo]
-    if cores() == 1 or len(tasks) < 2 or sum(part.file.rows for part, _ in tasks) < _WORTH_WORKERS:
-        for part, redo in tasks:
-            yield _find(part, finder, redo)
-        return
-    context = multiprocessing.get_context("spawn")  # the encoder's threads do not survive a fork
-    with ProcessPoolExecutor(min(cores(), len(tasks)), context, _start_worker, (finder,)) as workers:
-        try:
-            yield from workers.map(_find_in_worker, *zip(*tasks, strict=True))
-        finally:
-            workers.shutdown(wait=False, cancel_futures=True)
+    tasks = [_Task(part, finder, redo) for part in parts if (redo := _to_redo(part, finder)) is None or redo]
+    worth_it = len(tasks) > 1 and sum(task.part.file.rows for task in tasks) >= _WORTH_WORKERS
+    with workers(kimi_vocabulary, worth_it) as pool:
+        yield from pool.map(_find, tasks)
 
 
 def read_findings(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
@@ -150,10 +141,20 @@ def _to_redo(part: Part, finder: Finder) -> frozenset[str] | None:
         return None
 
 
-def _find(part: Part, finder: Finder, redo: frozenset[str] | None) -> int:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A part of which these groups of responses are to be judged again; None for all of it."""
+
+    part: Part
+    finder: Finder
+    redo: frozenset[str] | None
+
+
+def _find(task: _Task) -> int:
+    part, finder = task.part, task.finder
     aside = part.kept.with_name(f".{part.kept.name}.{os.getpid()}")
     try:
-        table, judged = _brought_up_to_date(part, finder, redo, aside)
+        table, judged = _brought_up_to_date(part, finder, task.redo, aside)
         groups = sorted(set(table["group"].to_pylist()) - {None})
         facts = msgspec.json.encode({group: finder.facts(group) for group in groups})
         _write(table.replace_schema_metadata({_FACTS: facts}), aside)
@@ -204,15 +205,3 @@ def _in_batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 def _write(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
-
-
-_finder: Finder  # of this process, when it is a worker
-
-
-def _start_worker(finder: Finder) -> None:
-    global _finder
-    _finder = finder
-
-
-def _find_in_worker(part: Part, redo: frozenset[str] | None) -> int:
-    return _find(part, _finder, redo)

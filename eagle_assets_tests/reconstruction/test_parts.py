@@ -20,7 +20,7 @@ from eagle_assets.lake.kept import parts_of
 from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction import part_observations
+from eagle_assets.reconstruction import part_findings, part_observations
 from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.part_findings import BoughtFinder, find_in_parts
 from eagle_assets.reconstruction.part_observations import calibrate_parts
@@ -184,6 +184,18 @@ def test_shards_are_made_again_where_verdicts_changed_and_not_where_only_errors_
     assert last.files[0].rows == after.files[0].rows - 1
     assert last.files[1] == after.files[1]
     assert last.counts["left_out_verdict_unverified"] == after.counts["left_out_verdict_unverified"] + 1
+
+
+def test_parts_are_judged_on_all_cores_as_on_one(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = require(home, "token_sequences", "B3").audit
+    monkeypatch.setattr("eagle_assets.lake.version.PART_ROWS", 70)
+    together = Home(tmp_path / "together")
+    add(together, published(home, "raw_responses"))
+    monkeypatch.setattr(part_findings, "_WORTH_WORKERS", 0)
+    audit, judged = judge(together)
+    assert (len(audit.files), judged) == (3, 200)
+    assert published(together) == published(home)
+    assert audit.checks == alone.checks
 
 
 def test_other_code_judges_everything_again(home: Home) -> None:

@@ -279,6 +279,14 @@ export(Home(Path(sys.argv[1])), target_named("moonshotai/kimi-k2.5"), request)
 """
 
 
+def test_written_on_all_cores_it_is_the_same_bytes(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = export(home, TARGET, ExportRequest("huggingface", tmp_path / "alone"))
+    monkeypatch.setattr("eagle_assets.training.exports.row_files._WORTH_WORKERS", 0)
+    together = export(home, TARGET, ExportRequest("huggingface", tmp_path / "together"))
+    assert len([file for file in alone.manifest["files"] if "rows" in file]) > 1
+    assert together.manifest == alone.manifest
+
+
 def test_killed_at_any_moment_and_resumed_it_is_the_same_bytes(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     rows = many(3000)
@@ -295,7 +303,7 @@ def test_killed_at_any_moment_and_resumed_it_is_the_same_bytes(tmp_path: Path) -
         process.wait()
         assert not folder.exists()
         finished_before_a_kill = len(list(unfinished.glob("*.jsonl")))
-    (spoilt, *_, intact) = sorted(unfinished.glob("*.jsonl"))
+    spoilt, intact, *_ = sorted(unfinished.glob("*.jsonl"))  # the last may have been killed before it was noted
     spoilt.write_bytes(spoilt.read_bytes().replace(b'"loss_mask":[0,0,1', b'"loss_mask":[0,1,1', 1))
     inode = intact.stat().st_ino
     request = {"shard_bytes": 10_000, "eval_share": 0.2}

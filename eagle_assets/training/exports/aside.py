@@ -32,6 +32,19 @@ class _Notes(msgspec.Struct):
     files: dict[str, FinishedFile] = {}
 
 
+def write_file(folder: Path, name: str, writer: Callable[[Path], object]) -> FinishedFile:
+    """Let `writer` write a file, which has its name once it is on the disk."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    writer(partial)
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    finished = FinishedFile(sha256_of(partial), partial.stat().st_size)
+    partial.replace(path)
+    return finished
+
+
 class Aside:
     """A folder under construction; `folder` is where its files lie meanwhile."""
 
@@ -49,17 +62,14 @@ class Aside:
 
     def write(self, name: str, writer: Callable[[Path], object]) -> FinishedFile:
         """Let `writer` write a file, and note it as finished once it is on the disk."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}")
-        writer(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        finished = FinishedFile(sha256_of(partial), partial.stat().st_size)
-        partial.replace(path)
+        finished = write_file(self.folder, name, writer)
+        self.note(name, finished)
+        return finished
+
+    def note(self, name: str, finished: FinishedFile) -> None:
+        """Note a file as finished that is on the disk."""
         self._notes.files[name] = finished
         write_atomically(self.folder / NOTES, msgspec.json.encode(self._notes))
-        return finished
 
     def _read_notes(self, plan: str) -> _Notes:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from eagle_assets.training.draft_vocabulary import Counts
 from eagle_assets.training.exports.aside import Aside, FinishedFile, aside, place_aside
 from eagle_assets.training.exports.manifest import MANIFEST, is_complete, manifest_of
 from eagle_assets.training.exports.pages import page
-from eagle_assets.training.exports.parts import ChosenRows, Part, parts_of, rows_of, write_jsonl, write_parquet
+from eagle_assets.training.exports.parts import Part, parts_of
 from eagle_assets.training.exports.request import ExportError, ExportRequest
+from eagle_assets.training.exports.row_files import write_row_files
 from eagle_assets.training.exports.selection import Selection, select
 from eagle_assets.training.exports.vocabulary_files import ExportVocabulary
 
@@ -173,11 +174,13 @@ def _write(
     total = sum(part.rows for part in parts)
     counts: dict[str, Counts] = defaultdict(lambda: np.zeros(target.vocabulary.size, dtype=np.int64))
     files: dict[str, FinishedFile] = {}
-    for part in parts:
-        rows = _watched(part, counts, lambda rows: on_rows("writing", rows, total))
-        files[part.name] = under_way.finished(part.name) or under_way.write(part.name, _writer(request, rows))
-        for _ in rows:  # of a file that was finished before, for the counts
-            pass
+    written = write_row_files(
+        under_way, request.format, parts, target.vocabulary.size, lambda rows: on_rows("writing", rows, total)
+    )
+    for file in written:
+        files[file.name] = file.finished
+        for dataset, counted in file.counts.items():
+            counts[dataset] += counted
     vocabulary = ExportVocabulary.choose(counts, target.markers, request.draft_size)
     for name, writer in vocabulary.writers(request.format).items():
         files[name] = under_way.write(name, writer)
@@ -190,21 +193,6 @@ def _write(
     encoded = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     under_way.write(MANIFEST, lambda path: path.write_bytes(encoded))
     return manifest
-
-
-def _writer(request: ExportRequest, rows: Iterator[ChosenRows]) -> Callable[[Path], None]:
-    write = write_parquet if request.format == "huggingface" else write_jsonl
-    return lambda path: write(path, rows)
-
-
-def _watched(part: Part, counts: dict[str, Counts], on_rows: Callable[[int], None]) -> Iterator[ChosenRows]:
-    """The rows of a part; what was generated in training rows is counted as they come by."""
-    for chosen in rows_of(part):
-        if part.split == "train":
-            generated = chosen.input_ids.values[chosen.loss_mask.values == 1]
-            counts[chosen.dataset] += np.bincount(generated, minlength=counts[chosen.dataset].size)
-        on_rows(chosen.table.num_rows)
-        yield chosen
 
 
 def _write_provenance(path: Path, selections: Iterable[Selection]) -> None:
