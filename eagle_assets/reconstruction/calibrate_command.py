@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import track
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import calibrate_observations
 from eagle_assets.reconstruction.calibration_page import (
     SeenAt,
     calibration_table,
@@ -23,7 +22,7 @@ from eagle_assets.reconstruction.calibration_page import (
 from eagle_assets.reconstruction.explain import GroupExplanation, explain
 from eagle_assets.reconstruction.files import exchanges_in, write_calibration
 from eagle_assets.reconstruction.reading import provider_slug, read
-from eagle_assets.reconstruction.reconstruct import observations
+from eagle_assets.reconstruction.reconstruct import calibrate_seen, seen_in
 
 
 class NothingToShow(ValueError):
@@ -34,15 +33,16 @@ def calibrate_files(files: Sequence[Path], output: Path | None, provider: str | 
     """Learn a calibration from `files`, keep it in `output`, and print it; raises NothingToShow and OSError."""
     if output is not None and output.resolve() in {file.resolve() for file in files}:
         raise NothingToShow(f"{output} is an input too; choose another name for the calibration")
-    seen = list(observations(_exchanges(files, "calibrating")))
-    if not seen:
+    seen = list(seen_in(_exchanges(files, "calibrating")))
+    observed = [of_one.observation for of_one in seen if of_one.observation is not None]
+    if not observed:
         raise NothingToShow(
             f"no response in {_named(files)} has a text with a count of its tokens, so nothing can be learnt from it"
         )
-    calibration = calibrate_observations(seen)
+    calibration = calibrate_seen(seen)
     if output is not None:
         write_calibration(calibration, output)
-    explanations = explain(calibration, seen)
+    explanations = explain(calibration, observed)
     explained = [] if provider is None else _of_provider(explanations, provider, files)
     words = _words(explained, files)
     if as_json:

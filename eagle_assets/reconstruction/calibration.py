@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from types import MappingProxyType
 
 from eagle_assets.reconstruction.drift import eras
@@ -21,6 +22,9 @@ from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scale
 from eagle_assets.serving.convention import EDGES, Edge
 
 _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
+
+MAX_UNMEASURED_ERROR = 0.05
+"""Error that a group has too few closed counts to exclude, above which it settles nothing."""
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -52,7 +56,8 @@ class GroupCalibration:
     `counted` and `closed` are responses without and with tool calls. `kept` are the edges at which white space of
     the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
-    follows that rule in nearly every response; None where it follows none.
+    follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
+    send a model's responses to the letter, where there are any.
     `arbitrations` are the rivals that the target model refuted: they are no survivors any more.
     """
 
@@ -67,10 +72,25 @@ class GroupCalibration:
     tool_ids_kept: bool
     reasoning_surplus: int | None = None
     arbitrations: tuple[Arbitration, ...] = ()
+    servers: tuple[str, ...] = ()
 
     @property
     def best(self) -> Survivor:
         return self.survivors[0]
+
+    @property
+    def lead(self) -> float:
+        """Nats by which the best convention explains the responses better than the next; infinite without a next."""
+        return self.best.log_likelihood - self.survivors[1].log_likelihood if len(self.survivors) > 1 else inf
+
+    def servers_that_speak(self, has_calls: bool) -> tuple[str, ...]:
+        """The servers that may have sent a response with calls or without; none while the group settles too little.
+
+        The list of known servers is not closed: what no text and no count speaks against, such as a blank that is
+        always there, may be the doing of another one.
+        """
+        settled = self.lead >= RIVAL_MARGIN / 2 and self.unmeasured_error(has_calls) <= MAX_UNMEASURED_ERROR
+        return self.servers if settled else ()
 
     @property
     def edges_that_may_lose(self) -> frozenset[Edge]:
@@ -141,7 +161,8 @@ class Calibration:
             return own
         # Pooled only where the model's own responses do not speak against what the others say.
         agrees = any(survivor.hypothesis == pooled.best.hypothesis for survivor in own.survivors)
-        return pooled if agrees else own
+        # Of its servers only those of the model speak: a provider may run another one for another model.
+        return replace(pooled, servers=own.servers) if agrees else own
 
 
 Arbitrations = Mapping[GroupKey, tuple[Arbitration, ...]]

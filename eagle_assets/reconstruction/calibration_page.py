@@ -66,6 +66,8 @@ def explanation_page(explanation: GroupExplanation, seen: SeenAt) -> RenderableT
     title = f"{group.provider or '(none)'}, {group.model}, {how}: {explanation.responses} responses"
     head = Text.assemble((title, "bold"), f"\nlikeliest: {group.best.hypothesis.name}")
     parts: list[RenderableType] = [head]
+    if group.servers:
+        parts.append(Text(f"sent to the letter by the model of {' or '.join(group.servers)}", "green"))
     if explanation.drift is not None:
         parts.append(Text(drift_in_words(explanation.drift), "yellow"))
     parts += [_rival(rival, seen) for rival in explanation.rivals]
@@ -84,6 +86,7 @@ def row_of(explanation: GroupExplanation, explained: bool, seen: SeenAt) -> dict
         "counted": {"text": group.counted[0], "with_calls": group.counted[1]},
         "closed": {"text": group.closed[0], "with_calls": group.closed[1]},
         "survivors": [{"convention": s.name, "likelihood": s.share, "closed": s.closed} for s in standings(group)],
+        "servers": list(group.servers),
         "kept": sorted(group.kept),
         "losses": {edge: _rates(group, edge) for edge in sorted(group.losses)},
         "error_not_excluded": group.unmeasured_error(False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eagle_assets.reconstruction.calibration import GroupCalibration
+from eagle_assets.reconstruction.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.inversion import Inversion
 from eagle_assets.reconstruction.losses import stripped_as
@@ -13,9 +13,6 @@ from eagle_assets.reconstruction.observation import EdgeView, index_risk
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
 from eagle_assets.serving.convention import Edge
-
-MAX_UNMEASURED_ERROR = 0.05
-"""Error that a group has too few closed counts to exclude, above which it settles nothing."""
 
 MIN_CLOSING_SHARE = 0.5
 """Share of a group's counts that must close before a closed count in it is evidence."""
@@ -56,10 +53,14 @@ def doubts(
     rivals: Sequence[Candidate],
     group: GroupCalibration | None,
     edges: Mapping[Edge, EdgeView],
+    served: bool,
 ) -> Doubts:
-    """What speaks against trusting `best`; `rivals` are the candidates whose counts close, if they are several."""
+    """What speaks against trusting `best`; `rivals` are the candidates whose counts close, if they are several.
+
+    `served`: a server that the provider may run sends the response to the letter, which settles how it was served.
+    """
     found = Doubts()
-    unsettled = what_is_unsettled(group, bool(reading.response.tool_calls))
+    unsettled = None if served else what_is_unsettled(group, bool(reading.response.tool_calls))
     if unsettled is not None:
         found.reasons.append(unsettled)
     if len(rivals) > 1:

@@ -15,6 +15,10 @@ from eagle_assets.reconstruction.inversion import Inversion, find_inversions, ri
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.search.deployments import servers_of
+from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmentation
+from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
+from eagle_assets.reconstruction.search.variants import sent_variants
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction, Verdict
 from eagle_assets.reconstruction.weighing import weigh, weighed
 from eagle_assets.serving.convention import EDGES, Edge
@@ -85,6 +89,8 @@ class _Case:
         self._texts = texts
         self._prompt = prompt
         self._inversions = find_inversions(reading, self._group, texts)
+        self._servers = servers_of(group, bool(reading.response.tool_calls))
+        self._served = False  # whether a server that the provider may run sends the inversions to the letter
         self._evidence = _plain_evidence(reading)
         self._evidence["prompt"] = f"{prompt.verdict}: {prompt.reason}"
 
@@ -94,13 +100,48 @@ class _Case:
             return self._by_given_ids(ids, source)
         if not self._inversions:
             return self._say("contradicted", None, ["no_convention_explains_the_text"])
-        closing = [inversion for inversion in self._inversions if inversion.closes]
+        closing = self._sent_by_a_server([inversion for inversion in self._inversions if inversion.closes])
         if self._response.deltas and self._reading.completion_tokens is not None:
             best = (closing or self._inversions)[0]
-            decided = self._by_one_token_steps(closing) or self._by_walls(best) or self._by_unclear_steps(best)
+            decided = (
+                self._by_one_token_steps(closing)
+                or self._by_steps_of_a_server()
+                or self._by_walls(best)
+                or self._by_unclear_steps(best)
+            )
             if decided is not None:
                 return decided
         return self._by_count(closing) if closing else self._count_does_not_close()
+
+    def _sent_by_a_server(self, closing: list[Inversion]) -> list[Inversion]:
+        """Of inversions that leave something open, those that a server which the provider may run sends to the letter;
+        all where nothing is open, and where none is sent."""
+        if not self._servers:
+            return closing
+        if not closing:
+            return self._served_by(sent_variants(self._reading, self._inversions, self._servers, self._texts))
+        rivals = rival_candidates(closing, self._texts, self._situation)
+        if len(rivals) < 2 and what_is_unsettled(self._group, bool(self._response.tool_calls)) is None:
+            return closing
+        ids = [(inversion, inversion.ids(self._texts, self._situation)) for inversion in closing]
+        return self._served_by([i for i, said in ids if self._is_sent(said)]) or closing
+
+    def _served_by(self, sent: list[Inversion]) -> list[Inversion]:
+        """Take the inversions that a server sends to the letter, if there are any, for all that there are."""
+        if sent:
+            self._evidence["servers"] = [server.name for server in self._servers]
+            self._inversions, self._served = sent, True
+        return sent
+
+    def _is_sent(self, ids: list[int]) -> bool:
+        return any(sends(server, ids, self._reading) for server in self._servers)
+
+    def _is_what_a_server_held_back(self, ids: list[int], strays: int) -> bool:
+        """Whether ids that some server may have streamed one by one, but not only they, need no further search: there
+        is none of a known server, or it sends them so, and they are canonical."""
+        if not self._servers or len(ids) > MOST_TOKENS:
+            return True
+        return not strays and any(sends_one_by_one(server, ids, self._reading) for server in self._servers)
 
     def _by_given_ids(self, ids: list[int] | None, source: str) -> Reconstruction:
         self._evidence["ids_from"] = source
@@ -135,6 +176,8 @@ class _Case:
             if not inversion.closes and (frames.agrees() or not inversion.output.stopped):
                 continue
             ids, solution, whole = found
+            if not solution.unique and not self._is_what_a_server_held_back(ids, solution.strays):
+                continue
             self._evidence["frames"] = "one token a step"
             rivals = rival_candidates(closing, self._texts, self._situation)
             # What the frames spell closes by itself, canonical or not.
@@ -150,6 +193,25 @@ class _Case:
             several = not solution.unique and solution.strays > 0
             return self._consistent(inversion, "one_token_steps", doubt, several, ids)
         return None
+
+    def _by_steps_of_a_server(self) -> Reconstruction | None:
+        """The ids of which a server that the provider may run sends one a step; None where it sends none so."""
+        if not self._servers or self._reading.layout_notes:
+            return None
+        found = segmentation(self._reading, self._inversions, self._servers, self._texts)
+        if found is None:
+            return None
+        inversion, solution = found
+        self._evidence["frames"] = "one token a step"
+        self._evidence["servers"] = [server.name for server in self._servers]
+        if not solution.clear:
+            return self._say("unverified", inversion, ["several_segmentations"], output_ids=solution.ids)
+        self._served = True
+        inversion = replace(inversion, difference=0)
+        doubt = self._doubts(inversion, [])
+        if doubt.reasons:
+            return self._say("unverified", inversion, doubt.reasons, output_ids=solution.ids)
+        return self._consistent(inversion, "one_token_steps", doubt, not solution.unique, solution.ids)
 
     def _by_walls(self, best: Inversion) -> Reconstruction | None:
         """What it means that deltas end inside canonical tokens; None where they do not."""
@@ -207,7 +269,7 @@ class _Case:
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
         losing = self._group.edges_that_may_lose if self._group is not None else ()
-        return doubts(self._reading, best, rivals, self._group, self._edges(losing))
+        return doubts(self._reading, best, rivals, self._group, self._edges(losing), self._served)
 
     def _edges(self, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
         return edge_views(self._reading, self._reading.layouts[0], wanted)

@@ -25,6 +25,7 @@ from eagle_assets.reconstruction.prompts import (
     renderings,
 )
 from eagle_assets.reconstruction.reading import Reading, read
+from eagle_assets.reconstruction.search.deployments import SampleKind, Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.targets.kimi import kimi_vocabulary
 from eagle_assets.targets.prompt import PromptError
@@ -36,11 +37,13 @@ class Seen(NamedTuple):
     """What an exchange says to calibration; None where it says nothing.
 
     `group` is (model, provider, streamed, kind of prompt); only its first few exchanges have their prompt rendered.
+    `sample` is the exchange itself with its kind, where it is one of the first few of that.
     """
 
     group: tuple[str, str | None, bool, Kind]
     observation: Observation | None
     prompt: PromptObservation | None
+    sample: tuple[SampleKind, Exchange] | None
 
 
 def calibrate(exchanges: Iterable[Exchange], arbitrations: Arbitrations = MappingProxyType({})) -> Calibration:
@@ -51,8 +54,10 @@ def calibrate(exchanges: Iterable[Exchange], arbitrations: Arbitrations = Mappin
 def calibrate_seen(seen: Iterable[Seen], arbitrations: Arbitrations = MappingProxyType({})) -> Calibration:
     """The calibration that all that was seen leads to, in the order of the exchanges, however it was divided."""
     of_group: Counter[tuple[str, str | None, bool, Kind]] = Counter()
-    observed, prompts = [], []
-    for group, observation, prompt in seen:
+    observed, prompts, samples = [], [], Samples()
+    for group, observation, prompt, sample in seen:
+        if sample is not None:
+            samples.add(*sample)
         of_group[group] += 1
         if prompt is not None and of_group[group] <= _PROMPTS_PER_GROUP:
             prompts.append(prompt)
@@ -60,17 +65,13 @@ def calibrate_seen(seen: Iterable[Seen], arbitrations: Arbitrations = MappingPro
             observation = replace(observation, prompt_offset=None)
         if observation is not None:
             observed.append(observation)
-    return calibrate_observations(observed, calibrate_prompts(prompts), arbitrations)
-
-
-def observations(exchanges: Iterable[Exchange]) -> Iterator[Observation]:
-    """What exchanges say of the conventions they were served under, in order; those that say nothing are left out."""
-    return (seen.observation for seen in seen_in(exchanges) if seen.observation is not None)
+    return with_servers(calibrate_observations(observed, calibrate_prompts(prompts), arbitrations), samples)
 
 
 def seen_in(exchanges: Iterable[Exchange]) -> Iterator[Seen]:
     """What each usable exchange says, in order."""
     of_group: Counter[tuple[str, str | None, bool, Kind]] = Counter()
+    samples = Samples()
     for reading in map(read, exchanges):
         situation = reading.situation
         if reading.unusable or situation is None:
@@ -79,7 +80,10 @@ def seen_in(exchanges: Iterable[Exchange]) -> Iterator[Seen]:
         of_group[group] += 1
         prompt = observe_prompt(reading) if of_group[group] <= _PROMPTS_PER_GROUP else None
         offset = None if prompt is None else prompt.differences[TEMPLATE]
-        yield Seen(group, observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset), prompt)
+        observation = observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset)
+        sampled = sample_kind(reading)
+        is_one = sampled is not None and samples.add(sampled, reading.exchange)
+        yield Seen(group, observation, prompt, (sampled, reading.exchange) if is_one and sampled else None)
 
 
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:

@@ -105,7 +105,8 @@ class Server:
 
     def behind(self, *modifiers: Modifier) -> Server:
         """The same server behind a gateway that does this to its answers."""
-        return replace(self, modifiers=(*self.modifiers, *modifiers))
+        name = " ".join((self.name, *(modifier.__name__.replace("_", " ") for modifier in modifiers)))
+        return replace(self, name=name, modifiers=(*self.modifiers, *modifiers))
 
 
 def message_of_frames(frames: Iterable[Frame]) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -18,7 +18,7 @@ from eagle_assets.reconstruction.drift import Drift, eras, find_drift
 from eagle_assets.reconstruction.explain import GroupExplanation, Rival, explain, open_points, standings
 from eagle_assets.reconstruction.files import exchanges_in, read_calibration
 from eagle_assets.reconstruction.observation import Observation
-from eagle_assets.reconstruction.reconstruct import observations
+from eagle_assets.reconstruction.reconstruct import seen_in
 from eagle_assets.reconstruction.rules import rules_between
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, STOP_NOT_COUNTED, VERBATIM
@@ -36,8 +36,12 @@ from eagle_assets_tests.reconstruction.served_exchanges import (
 MANY = some_outputs(60, seed=3)
 
 
+def observed_in(made: Iterable[Exchange]) -> list[Observation]:
+    return [seen.observation for seen in seen_in(made) if seen.observation is not None]
+
+
 def explained(made: Sequence[Exchange]) -> GroupExplanation:
-    seen = list(observations(made))
+    seen = observed_in(made)
     (explanation,) = explain(calibrate_observations(seen), seen)
     return explanation
 
@@ -136,7 +140,7 @@ def test_a_change_of_convention_is_found_where_it_happened(
 
 def changed_at(position: int, before: Convention, after: Convention) -> list[Observation]:
     made = [*exchanges(MANY[:position], before, "One"), *exchanges(MANY[position:], after, "Two")]
-    return list(observations(made))
+    return observed_in(made)
 
 
 def test_the_same_responses_in_another_order_are_no_change() -> None:
@@ -152,7 +156,7 @@ def test_the_same_responses_in_another_order_are_no_change() -> None:
 
 def test_steady_providers_have_no_drift() -> None:
     for convention in (VERBATIM, BLANKS_ROUND_ADDED_TOKENS, STOP_NOT_COUNTED):
-        members = list(observations(exchanges(MANY, convention)))
+        members = observed_in(exchanges(MANY, convention))
         assert find_drift(members) is None
         assert eras(members) == [members]
 
@@ -214,7 +218,7 @@ FILES = sorted(SHARED.glob("truth/exchanges_*.jsonl")) + sorted(SHARED.glob("rec
 if FILES:
 
     def test_servers_that_never_change_are_never_said_to() -> None:
-        seen = list(observations(exchanges_in(FILES)))
+        seen = observed_in(exchanges_in(FILES))
         explanations = explain(calibrate_observations(seen), seen)
         assert [e.group.provider for e in explanations if e.drift is not None] == []
         assert sum(explanation.responses for explanation in explanations) == len(seen)

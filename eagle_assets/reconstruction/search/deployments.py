@@ -1,0 +1,133 @@
+"""Which of the known servers a provider runs: those whose models send its answers again to the letter.
+
+A convention says where blanks stand and what is counted; a server says every frame. Like conventions, servers are
+found by refutation: one that fails on answers which another sends to the letter is out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, GroupKey
+from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.inversion import find_inversions
+from eagle_assets.reconstruction.reading import Reading, read
+from eagle_assets.reconstruction.search.served_by import sends
+from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewrites_calls, trims
+from eagle_assets.serving.servers import KNOWN_SERVERS, Server
+
+_OF_A_KIND = 6  # answers of a model, with calls or without, that are enough to tell servers apart
+_MOST_TOKENS = 1000  # longer answers say no more, and take longer
+_REFUTED_BY = 3  # answers that another server sends to the letter and this one does not
+_ENOUGH, _SHARE = 4, 0.6  # answers that a server must send to the letter, of those that have a candidate
+_ENOUGH_OF_A_MODEL = 2  # of these: a provider may run another server for another model
+
+Place = tuple[str, bool]
+"""Provider, streamed."""
+
+SampleKind = tuple[str, str, bool, bool]
+"""Model, provider, streamed, whether it holds calls."""
+
+_GATEWAYS = (trims, normalises, rewrites_calls, leaves_stop_uncounted)
+BEHIND_GATEWAYS = tuple(server.behind(gateway) for gateway in _GATEWAYS for server in KNOWN_SERVERS)
+"""Servers whose unstreamed answers a gateway changes; none is known to change the frames of a stream."""
+
+
+class Samples:
+    """A few answers of each provider, kept while exchanges go by: the first of each kind."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Place, dict[tuple[str, bool], list[Exchange]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, kind: SampleKind, exchange: Exchange) -> bool:
+        """Keep the exchange, if its kind is still wanted; whether it was."""
+        model, provider, streamed, has_calls = kind
+        kept = self._kept[provider, streamed][model, has_calls]
+        if len(kept) < _OF_A_KIND:
+            kept.append(exchange)
+            return True
+        return False
+
+    def places(self) -> Iterator[tuple[Place, list[Exchange]]]:
+        """The answers kept of each provider, streamed or not, their kinds in turn."""
+        for place, kinds in self._kept.items():
+            yield place, [k[i] for i in range(_OF_A_KIND) for k in kinds.values() if i < len(k)]
+
+
+def sample_kind(reading: Reading) -> SampleKind | None:
+    """What kind of sample a usable reading is; None if it is too long to be one, or where its markers stand is open."""
+    situation = reading.situation
+    if situation is None or not 0 < (reading.completion_tokens or 0) <= _MOST_TOKENS or reading.layout_notes:
+        return None
+    return situation.target.name, reading.provider or "", situation.streamed, bool(reading.response.tool_calls)
+
+
+def with_servers(calibration: Calibration, samples: Samples) -> Calibration:
+    """The calibration with the servers that a provider may run for each model.
+
+    None for a provider that changed in mid-file: its answers are not those of one server.
+    """
+    found: dict[GroupKey, tuple[str, ...]] = {}
+    for place, exchanges in samples.places():
+        if ("", *place) in calibration.earlier:
+            continue
+        answers = _candidates(map(read, exchanges), calibration)
+        standing = standing_servers(answers, KNOWN_SERVERS)
+        if not standing and not place[1]:
+            standing = standing_servers(answers, BEHIND_GATEWAYS)
+        for model, own in _by_model(answers).items():
+            sent = [s for s in standing if _sent(s, own) >= max(_ENOUGH_OF_A_MODEL, _SHARE * len(own))]
+            found[model, *place] = tuple(server.name for server in sent)
+    groups = {key: replace(group, servers=found.get(key, ())) for key, group in calibration.groups.items()}
+    return replace(calibration, groups=groups)
+
+
+Candidates = Sequence[tuple[Reading, Sequence[list[int]]]]
+"""Answers, each with the ids that it may stand for."""
+
+
+def standing_servers(answers: Candidates, servers: Sequence[Server]) -> tuple[Server, ...]:
+    """The servers that these answers leave standing; none where no server sends most of them."""
+    sent = dict.fromkeys(servers, 0)
+    for answer in answers:
+        for server in sent:
+            sent[server] += _sent(server, (answer,))
+        most = max(sent.values())
+        sent = {server: times for server, times in sent.items() if times > most - _REFUTED_BY}
+    enough = max(_ENOUGH, _SHARE * len(answers))
+    return tuple(sent) if max(sent.values()) >= enough else ()
+
+
+def servers_of(group: GroupCalibration | None, has_calls: bool) -> tuple[Server, ...]:
+    """The servers that may have sent a response of the group."""
+    names = () if group is None else group.servers_that_speak(has_calls)
+    return tuple(server for server in (*KNOWN_SERVERS, *BEHIND_GATEWAYS) if server.name in names) if names else ()
+
+
+def _sent(server: Server, answers: Candidates) -> int:
+    """How many of the answers the server sends."""
+    return sum(any(sends(server, ids, reading) for ids in candidates) for reading, candidates in answers)
+
+
+def _by_model(answers: Candidates) -> dict[str, list[tuple[Reading, Sequence[list[int]]]]]:
+    models = defaultdict(list)
+    for reading, candidates in answers:
+        assert reading.situation is not None
+        models[reading.situation.target.name].append((reading, candidates))
+    return models
+
+
+def _candidates(readings: Iterable[Reading], calibration: Calibration) -> Candidates:
+    found = []
+    for reading in readings:
+        situation = reading.situation
+        assert situation is not None
+        group = calibration.of(situation.target.name, reading.provider, situation.streamed)
+        texts = EncodedTexts(situation.target.vocabulary)
+        closing = [i.ids(texts, situation) for i in find_inversions(reading, group, texts) if i.closes]
+        if closing:
+            found.append((reading, closing))
+    return found

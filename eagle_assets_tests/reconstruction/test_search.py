@@ -1,0 +1,191 @@
+"""Searches that run models of the servers that a provider may run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.reconstruction.files import read_calibration, write_calibration
+from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.search.segmentations import TooManySteps, streamed_segmentation
+from eagle_assets.reconstruction.search.served_by import frames_of, sends
+from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.serving.convention import Convention
+from eagle_assets.serving.conventions import BARE_TOOL_IDS
+from eagle_assets.serving.gateway import leaves_stop_uncounted, rewrites_calls
+from eagle_assets.serving.served import Situation
+from eagle_assets.serving.servers import (
+    KNOWN_SERVERS,
+    SGLANG_0_5_8,
+    SGLANG_0_5_23,
+    VLLM_0_33,
+    VLLM_0_33_WITHOUT_BLANKS,
+    Server,
+)
+from eagle_assets_tests.reconstruction.served_exchanges import (
+    K2_5,
+    SENTENCES,
+    TOOL,
+    VOCABULARY,
+    Truth,
+    document,
+    exchanges,
+    output_of,
+    some_outputs,
+)
+
+K2_5_STREAM = Situation(K2_5, True, (TOOL,), 0, streamed=True)
+
+
+def served(truths: Sequence[Truth], server: Server, steps: Sequence[int] | None = None) -> list[Exchange]:
+    return [exchange_of(document(t, server, f"x{i}", "Lakeside", steps)) for i, t in enumerate(truths)]
+
+
+def verdicts(truths: Sequence[Truth], server: Server, steps: Sequence[int] | None = None) -> list[Reconstruction]:
+    exchanges = served(truths, server, steps)
+    return list(reconstruct(exchanges, calibrate(exchanges)))
+
+
+def cut_anew(ids: list[int], rng: Random, places: int) -> list[int]:
+    """The ids with some tokens cut in two, where the vocabulary has both parts."""
+    for _ in range(places):
+        at = rng.randrange(len(ids))
+        if ids[at] < VOCABULARY.ordinary_size:
+            text = VOCABULARY.bytes_of(ids[at])
+            for cut in rng.sample(range(1, len(text)), len(text) - 1):
+                parts = VOCABULARY.id_of_bytes.get(text[:cut]), VOCABULARY.id_of_bytes.get(text[cut:])
+                if None not in parts:
+                    ids[at : at + 1] = parts
+                    break
+    return ids
+
+
+# What a server sends
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 10**6),
+    server=st.sampled_from(KNOWN_SERVERS),
+    streamed=st.booleans(),
+    steps=st.lists(st.integers(1, 4), max_size=40),
+)
+def test_a_server_sends_what_it_sent(seed: int, server: Server, streamed: bool, steps: list[int]) -> None:
+    (truth,) = some_outputs(4, seed, streamed)[seed % 4 :][:1]
+    (exchange,) = served([truth], server, steps)
+    reading = read(exchange)
+    assert sends(server, truth.ids, reading)
+    assert not sends(server, [*truth.ids[:-1], *VOCABULARY.encode(" more"), truth.ids[-1]], reading)
+
+
+# Which server it is
+
+
+@pytest.mark.parametrize(
+    ("server", "streamed"),
+    [
+        (VLLM_0_33, False),
+        (VLLM_0_33_WITHOUT_BLANKS, True),
+        (SGLANG_0_5_8, False),
+        (SGLANG_0_5_23, True),
+        (SGLANG_0_5_23.behind(leaves_stop_uncounted), False),
+        (VLLM_0_33.behind(rewrites_calls), False),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_the_server_of_a_provider_is_found(server: Server, streamed: bool) -> None:
+    calibration = calibrate(served(some_outputs(30, 5, streamed), server, [1, 3, 2]))
+    assert server.name in calibration.groups[K2_5.name, "Lakeside", streamed].servers
+    assert len(calibration.groups[K2_5.name, "Lakeside", streamed].servers) <= 4
+
+
+def test_the_server_is_kept_with_the_calibration(tmp_path: Path) -> None:
+    calibration = calibrate(served(some_outputs(30, 5), VLLM_0_33))
+    write_calibration(calibration, tmp_path / "calibration.json")
+    kept = read_calibration(tmp_path / "calibration.json")
+    assert kept.groups[K2_5.name, "Lakeside", False].servers == ("vLLM 0.33",)
+
+
+def test_a_server_that_is_not_known_is_not_named() -> None:
+    # One that puts blanks at the starts of texts only.
+    unknown = Convention("unknown", blanks=frozenset(("reasoning_start", "content_start")))
+    calibration = calibrate(exchanges(some_outputs(30, 5, streamed=True), unknown))
+    assert calibration.groups[K2_5.name, "Lakeside", True].servers == ()
+
+
+def test_what_nothing_speaks_against_no_server_settles() -> None:
+    # Frame for frame what vLLM sends, blanks included, and each may as well be the model's own: as from Chutes.
+    alike = [Truth(output_of(said, said), K2_5_STREAM) for said in ("The sum is five.", "Here it is.") * 6]
+    for result in verdicts(alike, VLLM_0_33):
+        assert result.verdict == "unverified"
+
+
+# Streams of one token a step
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 10**6), server=st.sampled_from(KNOWN_SERVERS), places=st.integers(0, 3))
+def test_what_is_unique_is_what_was_generated(seed: int, server: Server, places: int) -> None:
+    rng = Random(seed)
+    thought, said = rng.choice(SENTENCES), rng.choice(SENTENCES)
+    canonical = output_of(thought, said, [("functions.look_up:0", '{"q": "a b"}')] if rng.random() < 0.5 else [])
+    ids = cut_anew(list(canonical), rng, places)
+    truth = Truth(ids, K2_5_STREAM)
+    frames = frames_of(read(*served([truth], server)))
+    try:
+        found = streamed_segmentation(server, canonical, K2_5_STREAM, frames, len(ids), None)
+    except TooManySteps:
+        return
+    assert found is None or not found.unique or found.ids == ids
+
+
+def test_cuts_that_show_are_found() -> None:
+    canonical = output_of("We add both sides.", "The answer follows.")
+    at = canonical.index(VOCABULARY.encode(" answer")[0])
+    ids = [*canonical[:at], *VOCABULARY.encode(" ans"), *VOCABULARY.encode("wer"), *canonical[at + 1 :]]
+    (exchange,) = served([Truth(ids, K2_5_STREAM)], VLLM_0_33)
+    found = streamed_segmentation(VLLM_0_33, canonical, K2_5_STREAM, frames_of(read(exchange)), len(ids), None)
+    assert found is not None
+    assert found.unique
+    assert found.ids == ids
+    assert found.strays == 2
+
+
+def test_white_space_that_was_taken_away_is_no_cut_elsewhere() -> None:
+    # The one token that no frame shows may be any white space at the reasoning's end, or a blank cut from its word.
+    ids = [*VOCABULARY.encode("We add both sides."), *VOCABULARY.encode(" "), *output_of("", "So it is.")]
+    canonical = output_of("We add both sides.", "So it is.")
+    (exchange,) = served([Truth(ids, K2_5_STREAM)], VLLM_0_33)
+    found = streamed_segmentation(VLLM_0_33, canonical, K2_5_STREAM, frames_of(read(exchange)), len(ids), None)
+    assert found is not None
+    assert not found.clear
+
+
+def test_a_search_ends() -> None:
+    canonical = output_of(" " * 3 + " a" * 400, "So.")
+    frames = frames_of(read(*served([Truth(canonical, K2_5_STREAM)], VLLM_0_33)))
+    with pytest.raises(TooManySteps):
+        streamed_segmentation(VLLM_0_33, canonical, K2_5_STREAM, frames, len(canonical) + 40, None)
+
+
+# What a server fills in or takes for text
+
+
+@pytest.mark.parametrize("arguments", ["", '{"q": "It ends with <|tool_call_end|>."}'], ids=["none", "with a marker"])
+def test_arguments_that_the_server_filled_in_or_cut(arguments: str) -> None:
+    truth = Truth(output_of("Let me see.", "", [("functions.look_up:0", arguments)]), K2_5_STREAM)
+    # Others keep the model's index, so that it is known how seldom that is another.
+    others = exchanges(some_outputs(60, 3), BARE_TOOL_IDS, "Elsewhere")
+    known = calibrate([*others, *served(some_outputs(60, 7, streamed=True), SGLANG_0_5_23)])
+    (result,) = reconstruct(served([truth], SGLANG_0_5_23), known)
+    assert result.output_ids == truth.ids
+    assert result.reasons[0] in ("tool_index_unproven", "count_closes", "one_token_steps")
+    assert result.evidence["servers"] == ["SGLang 0.5.23"]
