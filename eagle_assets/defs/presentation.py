@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -11,11 +11,15 @@ import dagster as dg
 from eagle_assets.lake.code import digest_of_code
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from eagle_assets.openrouter.totals import Totals
     from eagle_assets.report.figures import Figures
 
 PICTURES = "pictures, larger"
 ENDED_EARLY = "ended early"
+LOOKED_AT = ("exchange_id", "provider", "verdict", "reasons")
+MOST_TO_LOOK_AT = 10
 OWNERS = ["team:training-data"]
 
 # The rooms whose code decides what an asset holds: where one changes, what was made before shows as out of date.
@@ -68,13 +72,39 @@ def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
         ),
         "trusted_percent": round(100 * figures.trusted_share, 1),
         "contradicted_percent": round(100 * counts["contradicted"] / max(1, counts.total()), 1),
-        "cost_usd": figures.cost_usd,
+        "cost_usd": round(figures.cost_usd, 6),
     }
     if figures.usd_per_million_trusted is not None:
         shown["usd_per_million_trusted_tokens"] = round(figures.usd_per_million_trusted, 4)
     if proved := figures.canonical.total():
         shown["non_canonical_percent"] = round(100 * figures.canonical[False] / proved, 2)
     return shown
+
+
+def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+    """Some of the responses that are contradicted, else unverified, from batches of TOKEN_SEQUENCES with LOOKED_AT."""
+    import pyarrow.compute as pc
+
+    from eagle_assets.reconstruction.reasons_in_words import reason_in_words
+
+    found: dict[str, list[dict[str, Any]]] = {"contradicted": [], "unverified": []}
+    for batch in batches:
+        for verdict, rows in found.items():
+            if len(rows) < MOST_TO_LOOK_AT:
+                rows += batch.filter(pc.equal(batch["verdict"], verdict)).slice(0, MOST_TO_LOOK_AT).to_pylist()
+    records = [
+        dg.TableRecord(
+            {
+                "eagle-assets show": row["exchange_id"],
+                "verdict": row["verdict"],
+                "provider": row["provider"] or "not named",
+                "why": "; ".join(map(reason_in_words, row["reasons"])),
+            }
+        )
+        for rows in found.values()
+        for row in rows
+    ]
+    return {"look at these first": dg.MetadataValue.table(records[:MOST_TO_LOOK_AT])} if records else {}
 
 
 def shards_metadata(lengths: Sequence[int], name: str) -> dict[str, Any]:

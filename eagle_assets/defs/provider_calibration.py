@@ -155,12 +155,12 @@ def _standings_table(ranked: "Sequence[Standing]") -> dg.MetadataValue:
     rows: list[dict[str, Any]] = [
         {
             "provider": standing.slug,
+            "may answer": f"no: {standing.refused}" if standing.refused else "yes",
             "proof": standing.proof,
             "conventions": ", ".join(standing.conventions),
             "answers": standing.answers,
             "completion $/M": standing.completion_usd_per_million,
             "probes $": round(standing.probes_usd, 6),
-            "refused": standing.refused or "",
             "note": standing.note or "",
         }
         for standing in ranked

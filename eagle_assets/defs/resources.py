@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from eagle_assets.configuration import Configuration, Dataset, Settings, load_configuration
+from eagle_assets.defs.liveness import mark_alive
 from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.written_routing import with_written_routing
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Project(dg.ConfigurableResource):
-    """The environment, the datasets file that it names, and the home."""
+    """The environment, the datasets file that it names, and the home. A run that has it is marked as alive."""
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        if context.run is not None:
+            mark_alive(self.home, context.run.run_id)
 
     @property
     def settings(self) -> Settings:

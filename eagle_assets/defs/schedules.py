@@ -90,3 +90,26 @@ def shards_changed(project: Project) -> dg.RunRequest | dg.SkipReason:
     # What failed on these shards is not tried again before they change, or somebody made it.
     state = repr((shards, made.time if made is not None else None))
     return dg.RunRequest(run_key=hashlib.sha256(state.encode()).hexdigest())
+
+
+@dg.sensor(
+    minimum_interval_seconds=SECONDS_BETWEEN_LOOKS,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends runs whose process was killed, so that they keep no other one waiting. Starts nothing.",
+)
+def killed_runs(context: dg.SensorEvaluationContext, project: Project) -> dg.SkipReason:
+    """Runs of another Dagster instance are left to it."""
+    from eagle_assets.defs.liveness import forget, runs_left_behind
+
+    ended = []
+    for run_id in runs_left_behind(project.home):
+        run = context.instance.get_run_by_id(run_id)
+        if run is None:
+            continue
+        if not run.is_finished:
+            context.instance.report_run_failed(
+                run, "the process of this run has gone; what it bought is in the journal"
+            )
+            ended.append(run_id)
+        forget(project.home, run_id)
+    return dg.SkipReason(f"ended {', '.join(ended)}" if ended else "every run that is under way has its process")

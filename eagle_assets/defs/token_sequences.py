@@ -6,7 +6,7 @@ from eagle_assets.configuration import OpenRouterDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
-from eagle_assets.defs.presentation import sequences_metadata
+from eagle_assets.defs.presentation import LOOKED_AT, sequences_metadata, to_look_at
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
 from eagle_assets.lake.audit import require
@@ -66,8 +66,9 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
         else:
             verdicts = version.rows(columns=["verdict", "reasons", "evidence"])
             counts |= may_be_wrong(verdicts, departures_of(project))
+        doubtful = to_look_at(version.batches(columns=LOOKED_AT))
         audit = version.audit(checks, [responses], counts, vocabulary=responses.audit.vocabulary)
         # What an audit refused is not built upon.
         forget_others(home, FINDINGS, name, parts if audit.passed else ())
-        shown = {**sequences_metadata(figures, name), "calibrated on": learnt_from, "judged now": judged}
-        yield from events_of(audit, shown)
+        said = {"calibrated on": learnt_from, "judged now": judged}
+        yield from events_of(audit, {**sequences_metadata(figures, name), **doubtful, **said})

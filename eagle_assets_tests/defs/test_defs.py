@@ -88,11 +88,11 @@ def test_relations_are_views_of_the_catalogue(tmp_path: Path) -> None:
     assert named <= there
 
 
-def test_schedules_are_off_and_the_sensor_spends_nothing() -> None:
+def test_schedules_are_off_and_the_sensors_spend_nothing() -> None:
     repository = defs.get_repository_def()
     assert {s.default_status for s in repository.schedule_defs} == {dg.DefaultScheduleStatus.STOPPED}
-    assert [sensor.name for sensor in repository.sensor_defs] == ["shards_changed"]
-    assert {sensor.job.name for sensor in repository.sensor_defs} == {"conclude"}
+    targets = {s.name: [target.job_name for target in s.targets] for s in repository.sensor_defs}
+    assert targets == {"shards_changed": ["conclude"], "killed_runs": []}
     selected = {key.to_user_string() for key in repository.get_job("conclude").asset_layer.selected_asset_keys}
     assert selected == {"draft_vocabulary", "run_statistics"}
 

@@ -16,6 +16,9 @@ import pytest
 import yaml
 
 from eagle_assets.configuration import load_configuration
+from eagle_assets.defs.graph import the_definitions
+from eagle_assets.defs.resources import Project
+from eagle_assets.defs.schedules import killed_runs
 from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.sandbox.faults import Faults
@@ -115,8 +118,25 @@ def test_an_interruption_reaches_all_collections_and_what_is_in_flight_is_kept(s
         assert all(str(r.exchange.transport_error).startswith("cancelled") for r in records)
 
 
-def test_no_process_outlives_a_run_that_was_killed(stalling: Place) -> None:
-    with running(stalling, *BOUGHT, "--until", "raw_responses") as run:
+def look_for_killed_runs(instance: dg.DagsterInstance) -> str:
+    context = dg.build_sensor_context(
+        instance, repository_def=the_definitions().get_repository_def(), resources={"project": Project()}
+    )
+    return killed_runs.evaluate_tick(context).skip_message or ""
+
+
+def test_no_process_outlives_a_run_that_was_killed_and_no_run_waits_for_it(stalling: Place) -> None:
+    started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
+    with running(stalling, *BOUGHT, "--until", "raw_responses") as run, stalling.instance() as instance:
         wait_for(lambda: in_flight(stalling))
+        under_way = {r.run_id for r in instance.get_runs(started)}
+        assert look_for_killed_runs(instance) == "every run that is under way has its process"
         run.send_signal(signal.SIGKILL)
-    wait_for(lambda: processes_of(stalling) == [], seconds=20)
+        wait_for(lambda: processes_of(stalling) == [], seconds=20)
+        assert len(under_way) == 2
+        assert {r.run_id for r in instance.get_runs(started)} == under_way  # Dagster itself does not notice
+        said = look_for_killed_runs(instance)
+        assert said.startswith("ended ")
+        assert all(run_id in said for run_id in under_way)
+        assert {r.status for r in instance.get_runs(dg.RunsFilter(list(under_way)))} == {dg.DagsterRunStatus.FAILURE}
+        assert look_for_killed_runs(instance) == "every run that is under way has its process"
