@@ -111,7 +111,8 @@ def explaining(reading: Reading, found: Reconstruction, hypotheses: Mapping[str,
     """Whether ids, served as the evidence says, give the response."""
 
     def explains(ids: Sequence[int]) -> bool:
-        again = serve_again(reading, ids, str(found.evidence.get("convention", "")), hypotheses)
+        convention, servers = str(found.evidence.get("convention", "")), found.evidence.get("servers", ())
+        again = serve_again(reading, ids, convention, hypotheses, servers)
         return again.text_agrees and again.count_gap == 0
 
     return explains

@@ -37,6 +37,7 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         sorted(group.losses),
         group.tool_ids_kept,
         group.reasoning_surplus,
+        group.servers,
         [(what_is_unsettled(group, calls), group.servers_that_speak(calls)) for calls in (False, True)],
     )
 

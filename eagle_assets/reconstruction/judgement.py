@@ -264,7 +264,10 @@ class _Case:
         self, best: Inversion, reason: str, doubt: Doubts, several: bool = False, ids: list[int] | None = None
     ) -> Reconstruction:
         assert doubt.exposure is not None
+        assert self._group is not None
         exposure = replace(doubt.exposure, other_segmentation=several)
+        if best.codes and self._group.servers:  # a convention alone does not show what was supposed
+            self._evidence["servers"] = list(self._group.servers)
         return self._say("consistent", best, [reason], output_ids=ids, exposure=exposure)
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:

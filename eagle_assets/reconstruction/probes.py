@@ -13,10 +13,8 @@ from functools import cache
 from itertools import combinations, islice
 from typing import Any
 
-from eagle_assets.reconstruction.calibration import GroupCalibration
 from eagle_assets.reconstruction.probe_decision import REFUTATIONS_NEEDED, Answer, explains, next_index
 from eagle_assets.reconstruction.reading import situation_of
-from eagle_assets.reconstruction.roundtrip import convention_of
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import Call, Output, join_output
 from eagle_assets.serving.served import Message
@@ -86,11 +84,6 @@ def probe_requests(target: Target, rivals: Sequence[Convention], streamed: bool 
                 probes += filter(None, telling)
                 break
     return probes
-
-
-def standing_conventions(group: GroupCalibration) -> list[Convention]:
-    """The conventions that still stand for a group, as rivals to probe."""
-    return [convention_of(survivor.hypothesis) for survivor in group.survivors]
 
 
 def untold(rivals: Sequence[Convention], probes: Sequence[Probe]) -> list[tuple[str, str]]:

@@ -111,8 +111,3 @@ def reason_in_words(reason: str) -> str:
     if words is None:
         return f"the finish reason is {code.removeprefix('finish_')}" if code.startswith("finish_") else reason
     return f"{words}: {details}" if details else words
-
-
-def has_words(reason: str) -> bool:
-    """Whether a reason has a sentence of its own."""
-    return reason_in_words(reason) != reason

@@ -13,6 +13,8 @@ from eagle_assets.openrouter.wire import ReceivedCall
 from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.given_ids import agrees_with_message
 from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.search.deployments import servers_named
+from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import NotInGrammar, parse_output
@@ -35,14 +37,21 @@ def hypotheses_by_name(calibration: Calibration) -> dict[str, Hypothesis]:
 
 
 def serve_again(
-    reading: Reading, ids: Sequence[int], convention: str | None, hypotheses: Mapping[str, Hypothesis]
+    reading: Reading,
+    ids: Sequence[int],
+    convention: str | None,
+    hypotheses: Mapping[str, Hypothesis],
+    servers: Sequence[str] = (),
 ) -> Roundtrip:
-    """Serve `ids` in the reading's situation under the convention of this name.
+    """Serve `ids` in the reading's situation by one of the known servers of these names, or else under the convention
+    of this name.
 
     Without a name the ids are the server's own: then they are only held against the message, whose texts the server
     may have trimmed.
     """
     counted = reading.completion_tokens
+    if any(sends(server, ids, reading) for server in servers_named(servers)):
+        return Roundtrip(True, None if counted is None else 0)
     if convention is None:
         return Roundtrip(agrees_with_message(ids, reading), None if counted is None else counted - len(ids))
     hypothesis = hypotheses.get(convention)

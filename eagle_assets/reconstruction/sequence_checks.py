@@ -57,7 +57,8 @@ def examine_bought(
         if sequence["verdict"] in TRUSTED:
             reading = read(exchange_of_row(response))
             convention = None if "ids_from" in evidence else evidence.get("convention", "")
-            again = serve_again(reading, sequence["output_ids"], convention, hypotheses)
+            servers = evidence.get("servers", ())
+            again = serve_again(reading, sequence["output_ids"], convention, hypotheses, servers)
             text_agrees, count_gap = again.text_agrees, again.count_gap
         yield _examined(sequence, text_agrees, count_gap, residual_error(sequence))
 

@@ -19,13 +19,13 @@ from eagle_assets.reconstruction.probes import (
     Probe,
     distinct_requests,
     probe_requests,
-    standing_conventions,
     untold,
     words_changed_by_a_blank,
     worst_case_usd,
 )
 from eagle_assets.reconstruction.reading import situation_of
 from eagle_assets.reconstruction.reconstruct import calibrate
+from eagle_assets.reconstruction.roundtrip import convention_of
 from eagle_assets.sandbox.providers import TRIMMED
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import (
@@ -203,7 +203,8 @@ def test_what_stands_for_a_provider_can_be_probed() -> None:
     ids = output_of("The user greets me.", "The answer.")
     situation = situation_of({"messages": []}, K2_5, streamed=False)
     seen = exchanges([Truth(ids, situation)] * 5, BLANKS_ROUND_ADDED_TOKENS)
-    rivals = standing_conventions(calibrate(seen).groups[K2_5.name, "Lakeside", False])
+    group = calibrate(seen).groups[K2_5.name, "Lakeside", False]
+    rivals = [convention_of(survivor.hypothesis) for survivor in group.survivors]
     assert len(rivals) > 1
     found = probe_requests(K2_5, rivals)
     assert untold(rivals, found) == []

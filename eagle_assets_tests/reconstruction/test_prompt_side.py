@@ -25,7 +25,7 @@ from eagle_assets.reconstruction.prompts import (
     renderings,
 )
 from eagle_assets.reconstruction.reading import Reading, read
-from eagle_assets.reconstruction.reasons_in_words import has_words
+from eagle_assets.reconstruction.reasons_in_words import reason_in_words
 from eagle_assets.targets.prompt import prompt_ids
 from eagle_assets.targets.target import Target
 from eagle_assets_tests.reconstruction.served_exchanges import K2, K2_5, VOCABULARY
@@ -211,7 +211,7 @@ if FILES:
                 continue
             verdict = judged(seen, calibration)
             verdicts[kind_of(seen.exchange.request), seen.situation.thinking, verdict.verdict] += 1
-            assert has_words(verdict.reason)
+            assert reason_in_words(verdict.reason) != verdict.reason
             if verdict.verdict == "consistent":
                 # Those without <think> at their end have it in the output.
                 assert verdict.ids is not None

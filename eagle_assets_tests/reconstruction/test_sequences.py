@@ -71,7 +71,7 @@ def test_each_check_fails_for_its_own_fault_and_names_the_worst() -> None:
 
 
 SHARED = Path(__file__).parents[3] / "shared"
-FILES = sorted(SHARED.glob("recorded/*.jsonl")) + sorted(SHARED.glob("truth/exchanges_server[vsi]*.jsonl"))
+FILES = sorted(SHARED.glob("recorded/*.jsonl")) + sorted(SHARED.glob("truth/exchanges_server[vsiy]*.jsonl"))
 
 if FILES:
 
@@ -83,8 +83,9 @@ if FILES:
         for exchange, said in zip(exchanges, reconstruct(exchanges, calibration), strict=True):
             if said.trusted and said.output_ids is not None:
                 convention = None if "ids_from" in said.evidence else said.evidence["convention"]
-                again = serve_again(read(exchange), said.output_ids, convention, hypotheses)
+                servers = said.evidence.get("servers", ())
+                again = serve_again(read(exchange), said.output_ids, convention, hypotheses, servers)
                 assert (again.text_agrees, again.count_gap) == (True, 0), exchange.exchange_id
                 wrong = [*said.output_ids, said.output_ids[-1]]
-                less = serve_again(read(exchange), wrong, convention, hypotheses)
+                less = serve_again(read(exchange), wrong, convention, hypotheses, servers)
                 assert not (less.text_agrees and less.count_gap == 0), exchange.exchange_id

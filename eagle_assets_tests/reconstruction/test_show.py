@@ -22,7 +22,7 @@ from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.reconstruction.files import exchanges_in
-from eagle_assets.reconstruction.reasons_in_words import has_words, reason_in_words
+from eagle_assets.reconstruction.reasons_in_words import reason_in_words
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
 from eagle_assets.reconstruction.show_command import Shown, find_in_file, find_in_home, print_shown
@@ -235,6 +235,6 @@ def test_every_reason_has_a_sentence(file: Path) -> None:
     for path in (file, *FILES):
         exchanges = list(exchanges_in([path]))
         reasons = {reason for said in reconstruct(exchanges, calibrate(exchanges)) for reason in said.reasons}
-        assert [reason for reason in reasons if not has_words(reason)] == []
+        assert [reason for reason in reasons if reason_in_words(reason) == reason] == []
     assert reason_in_words("count_mismatch: +2").endswith("its count minus theirs): +2")
     assert reason_in_words("finish_content_filter") == "the finish reason is content_filter"

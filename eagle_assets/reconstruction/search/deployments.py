@@ -103,7 +103,11 @@ def standing_servers(answers: Candidates, servers: Sequence[Server]) -> tuple[Se
 
 def servers_of(group: GroupCalibration | None, has_calls: bool) -> tuple[Server, ...]:
     """The servers that may have sent a response of the group."""
-    names = () if group is None else group.servers_that_speak(has_calls)
+    return () if group is None else servers_named(group.servers_that_speak(has_calls))
+
+
+def servers_named(names: Sequence[str]) -> tuple[Server, ...]:
+    """The known servers of these names."""
     return tuple(server for server in (*KNOWN_SERVERS, *BEHIND_GATEWAYS) if server.name in names) if names else ()
 
 
