@@ -24,7 +24,7 @@ def read_exchange_line(line: bytes) -> Exchange:
     return exchange_of(document)
 
 
-def exchange_of(document: dict[str, Any]) -> Exchange:
+def exchange_of(document: dict[str, Any], order: float = 0.0) -> Exchange:
     """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Raises ValueError."""
     known = dict(document)
     exchange_id = as_name(known.pop("exchange_id", None))
@@ -44,6 +44,7 @@ def exchange_of(document: dict[str, Any]) -> Exchange:
         transport_error=as_name(known.pop("transport_error", None)),
         generation=as_dict(as_dict(generation).get("data")) or as_dict(generation) or None,
         arrivals=_arrivals(known.pop("arrivals", None)),
+        order=order,
         other=known,
     )
 

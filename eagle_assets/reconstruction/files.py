@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def exchange_of_line(line: bytes, place: str, order: int = 0) -> Exchange:
         document = parse_json(line)
         if not isinstance(document, dict):
             raise ValueError("it is no JSON object")
-        return replace(exchange_of(document), order=order)
+        return exchange_of(document, order)
     except ValueError as error:
         exchange_id = as_text(as_dict(document).get("exchange_id")) or place
         return Exchange(exchange_id, "", None, None, {}, b"", transport_error=f"malformed line {place}: {error}")

@@ -128,12 +128,14 @@ def edge_views(reading: Reading, layout: Layout, wanted: Container[Edge] = EDGES
 
 
 def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabulary) -> EdgeView:
-    near = text[:_CONTEXT_AT_START] if at_start(edge) else text[-_CONTEXT_AT_END:]
+    if at_start(edge):
+        near, white = text[:_CONTEXT_AT_START], text[: len(text) - len(text.lstrip())]
+    else:
+        near, white = text[-_CONTEXT_AT_END:], text[len(text.rstrip()) :]
     without, with_lost = _changes(vocabulary, at_start(edge), encodable(near))
-    stripped = text.lstrip() if at_start(edge) else text.rstrip()
     return EdgeView(
         can_hold_blank=can_hold_blank,
-        white=text[: len(text) - len(stripped)] if at_start(edge) else text[len(stripped) :],
+        white=white,
         without_blank=without if has_blank(edge, text) else None,
         with_lost=with_lost,
     )

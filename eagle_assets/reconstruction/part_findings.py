@@ -36,6 +36,7 @@ _CODE = (
     "serving",
     "targets",
     "openrouter/wire.py",
+    "openrouter/alike.py",
     "openrouter/event_stream.py",
     "openrouter/exchange.py",
     "lake/columns.py",

@@ -132,16 +132,21 @@ class Vocabulary:
 
     def bytes_of(self, token: int) -> bytes:
         """Bytes that `token` stands for; a special token stands for its text. Raises VocabularyError if unknown."""
-        if 0 <= token < self.ordinary_size:
-            return self.token_bytes[token]
-        text = self.special_text.get(token)
-        if text is None:
-            raise VocabularyError(f"{self.name} has no token {token}")
-        return text.encode()
+        try:
+            return self._bytes_of_id[token]
+        except KeyError:
+            raise VocabularyError(f"{self.name} has no token {token}") from None
+
+    @cached_property
+    def _bytes_of_id(self) -> dict[int, bytes]:
+        return {**dict(enumerate(self.token_bytes)), **{i: text.encode() for i, text in self.special_text.items()}}
 
     def decode(self, ids: Iterable[int]) -> bytes:
-        """Bytes of a sequence, special tokens as their text."""
-        return b"".join(map(self.bytes_of, ids))
+        """Bytes of a sequence, special tokens as their text. Raises VocabularyError if one is unknown."""
+        try:
+            return b"".join(map(self._bytes_of_id.__getitem__, ids))
+        except KeyError as missing:
+            raise VocabularyError(f"{self.name} has no token {missing}") from None
 
     def texts_of(self, ids: Iterable[int], drop_incomplete: bool = False) -> tuple[str, ...]:
         """Text that each id adds to the text so far: "" where it ends inside a character, which then comes with the
