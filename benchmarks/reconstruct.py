@@ -43,21 +43,20 @@ def main() -> int:
         of_one, of_small, of_large, of_all_streams = map(run, (one, small, large, streams))
         bare, bare_by_cpu = encoder_alone(written.texts)
         fast = fast_tokenizer_alone(written.texts, Path(folder))
+    mean = written.tokens / arguments.exchanges
     command, streamed = written.tokens / of_large.seconds, of_streams.tokens / of_all_streams.seconds
     by_cpu, streamed_by_cpu = written.tokens / of_large.cpu, of_streams.tokens / of_all_streams.cpu
-    mean = written.tokens / arguments.exchanges
+    memory = of_large.memory / of_small.memory
     print(f"{arguments.exchanges:,} JSON bodies, {written.tokens:,} tokens, {mean:,.0f} each on average")
     print(f"reconstruct, JSON bodies    {command:12,.0f} tokens a second in {of_large}")
     print(f"  of which for a file of one line: {of_one}")
     print(f"bare encoder                {bare:12,.0f} tokens a second: ratio {command / bare:.3f} (to reach: 0.5)")
     print(f"  by CPU time               {bare_by_cpu:12,.0f} tokens a second: ratio {by_cpu / bare_by_cpu:.3f}")
     print(f"transformers fast tokenizer {fast:12,.0f} tokens a second: ratio {command / fast:.2f} (to reach: 5)")
-    print(f"memory at 10 times as many exchanges: ratio {of_large.memory / of_small.memory:.2f} (at most 1.2)")
+    print(f"memory at 10 times as many exchanges: ratio {memory:.2f} (at most 1.2)")
     print(f"{arguments.streams:,} event streams, {of_streams.tokens:,} tokens, as many frames")
     print(f"reconstruct, event streams  {streamed:12,.0f} tokens a second: ratio {streamed / bare:.3f}")
-    print(
-        f"  by CPU time               {streamed_by_cpu:12,.0f} tokens a second: ratio {streamed_by_cpu / bare_by_cpu:.3f}"
-    )
+    print(f"  by CPU time               {streamed_by_cpu:12,.0f} a second: ratio {streamed_by_cpu / bare_by_cpu:.3f}")
     return 0
 
 
