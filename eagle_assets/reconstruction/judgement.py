@@ -15,7 +15,7 @@ from eagle_assets.reconstruction.inversion import Inversion, find_inversions, ri
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.search.deployments import servers_of
+from eagle_assets.reconstruction.search.deployments import servers_named, servers_of
 from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmentation
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
 from eagle_assets.reconstruction.search.variants import sent_variants
@@ -247,7 +247,18 @@ class _Case:
         doubt = self._doubts(best, rivals)
         if doubt.reasons:
             return self._say("unverified", best, doubt.reasons, rivals[1:])
+        if self._calls_are_sent_otherwise(best):
+            return self._say("unverified", best, ["server_sends_otherwise"])
         return self._consistent(best, "count_closes", doubt)
+
+    def _calls_are_sent_otherwise(self, best: Inversion) -> bool:
+        """Whether an answer with calls, in which servers change more than in any other, is not what the servers that
+        the provider may run make of these ids."""
+        servers = servers_named(self._group.servers) if self._group is not None else ()
+        if not servers or self._served or not self._response.tool_calls or self._situation.streamed:
+            return False
+        ids = best.ids(self._texts, self._situation)
+        return not any(sends(server, ids, self._reading) for server in servers)
 
     def _count_does_not_close(self) -> Reconstruction:
         best = self._inversions[0]

@@ -98,6 +98,7 @@ _IN_WORDS = {
     "settled_by_the_target": "the target model refuted every other convention of the provider",
     "surprises_the_target": "the target model finds other ids far likelier, so that these are not its own",
     "repaired_by_the_target": "other ids explain all that was seen too, and the target model finds them far likelier",
+    "server_sends_otherwise": "the server that the provider is known to run would have sent other texts for these ids",
     "text_differs": "the text is not that of the ids",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -189,3 +190,18 @@ def test_arguments_that_the_server_filled_in_or_cut(arguments: str) -> None:
     assert result.output_ids == truth.ids
     assert result.reasons[0] in ("tool_index_unproven", "count_closes", "one_token_steps")
     assert result.evidence["servers"] == ["SGLang 0.5.23"]
+
+
+def test_what_the_server_would_have_sent_otherwise_is_not_trusted() -> None:
+    situation = Situation(K2_5, True, (TOOL,))
+    truth = Truth(output_of("Let me see.", "\n", [("functions.look_up:0", '{"q": "a b"}')]), situation)
+    line = document(truth, VLLM_0_33, "x", "Lakeside")
+    body = json.loads(line["body"])
+    assert body["choices"][0]["message"]["content"] is None  # vLLM sends no content of white space before calls
+    body["choices"][0]["message"]["content"] = " \n "
+    line["body"] = json.dumps(body)
+    known = calibrate(served(some_outputs(60, 7), VLLM_0_33))
+    (result,) = reconstruct([exchange_of(line)], known)
+    assert result.output_ids == truth.ids
+    assert result.reasons == ("server_sends_otherwise",)
+    assert result.verdict == "unverified"
