@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,37 +29,31 @@ class Span(NamedTuple):
 
 def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
     """Each line of the files that is not blank."""
-    return (Line(_place(span), span.order, text) for span, text in spans_of(paths))
+    return (Line(f"{span.path.name}:{span.number}", span.order, text) for span, text in spans_of(paths))
 
 
 def lines_in(spans: Iterable[Span]) -> Iterator[Line]:
     """The lines of the spans, read one at a time."""
     for span in spans:
-        for single, text in islice(_from(span), span.lines):
-            yield Line(_place(single), single.order, text)
+        lines = islice(_from(span.path, span.start, span.number), span.lines)
+        for order, (_, number, text) in enumerate(lines, span.order):
+            yield Line(f"{span.path.name}:{number}", order, text)
 
 
 def spans_of(paths: Iterable[Path]) -> Iterator[tuple[Span, bytes]]:
     """Each line of the files that is not blank, as a span of its own, with its text."""
-    order = 0
+    orders = count()
     for path in paths:
-        for span, text in _from(Span(path, 0, 1, 1, order)):
-            yield span, text
-            order = span.order + 1
+        for start, number, text in _from(path, 0, 1):
+            yield Span(path, start, 1, number, next(orders)), text
 
 
-def _from(first: Span) -> Iterator[tuple[Span, bytes]]:
-    """Each line that is not blank from the beginning of a span to the end of its file."""
-    path, start, _, number, order = first
+def _from(path: Path, start: int, number: int) -> Iterator[tuple[int, int, bytes]]:
+    """Each line that is not blank, from the one at byte `start` on, with the byte and the number at which it stands."""
     with path.open("rb") as file:
         file.seek(start)
         for text in file:
             if not text.isspace():
-                yield Span(path, start, 1, number, order), text
-                order += 1
+                yield start, number, text
             start += len(text)
             number += 1
-
-
-def _place(span: Span) -> str:
-    return f"{span.path.name}:{span.number}"

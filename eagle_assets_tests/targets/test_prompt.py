@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +198,16 @@ def test_plain_turns_filled_into_a_template_are_what_the_renderer_makes_of_them(
     # A name takes a turn off the short way without changing what is rendered of it.
     named = {**request, "messages": [{**message, "name": message["role"]} for message in messages]}
     assert prompt_ids(target, request) == prompt_ids(target, named)
+
+
+def test_a_prompt_is_rendered_without_a_client_for_a_server() -> None:
+    code = (
+        "import sys\n"
+        "from eagle_assets.targets.kimi import target_named\n"
+        "from eagle_assets.targets.prompt import prompt_ids\n"
+        "prompt_ids(target_named('moonshotai/kimi-k2.5'), {'messages': [{'role': 'user', 'content': 'Hi'}]})\n"
+        "assert not {'openai', 'httpx', 'aiohttp', 'transformers'} & sys.modules.keys()\n"
+        "import renderers.client\n"
+        "assert renderers.client.generate\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
