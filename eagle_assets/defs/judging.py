@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ from eagle_assets.reconstruction.part_findings import BoughtFinder, Finder, Loca
 from eagle_assets.reconstruction.part_observations import calibrate_parts
 from eagle_assets.reconstruction.part_weights import PartWeights
 from eagle_assets.reconstruction.sequence_checks import Examined, examined_again
+from eagle_assets.reconstruction.workers import cores
 from eagle_assets.report.figures import COLUMNS, Figures
 from eagle_assets.targets.kimi import target_named
 
@@ -47,26 +50,43 @@ def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tupl
     """Write the parts that are not there yet, keep the others, and read all of them back."""
     examined: list[Examined] = []
     figures = Figures()
+    fresh = []
     for part in weighed:
-        name, recipe, as_found = part.part.file.written_as, part.recipe, True
-        if version.keep_made_from(recipe) is None:
-            found = read_findings(part.part)
-            version.write_batches(name, TOKEN_SEQUENCES, part.sequences(found).to_batches(ROWS_PER_BATCH))
-            version.tell(name, recipe)
-            written = pa.Table.from_batches(version.batches(name), TOKEN_SEQUENCES)
-            as_found = written.select(_IDS).equals(found.select(_IDS))
-        else:
-            found = read_findings(part.part, _EXAMINED)
-            written = pa.Table.from_batches(version.batches(name, _FIGURES))
-        sequences = [
-            {**row, "output_ids": tokens}
-            for row, tokens in zip(written.select(_FIGURES).to_pylist(), found["tokens"].to_pylist(), strict=True)
-        ]
-        for row in sequences:
-            figures.add(row)
-        again = examined_again(sequences, found.select(_EXAMINED).to_pylist())
-        examined += again if as_found else (replace(row, text_agrees=False) for row in again)
+        if version.keep_made_from(part.recipe) is None:
+            version.tell(part.name, part.recipe)
+            fresh.append(part.name)
+
+    def written(part: PartWeights) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
+        if part.name in fresh:
+            return _write(version, part)
+        found = read_findings(part.part, _EXAMINED)
+        return _figures(version.batches(part.name, _FIGURES), found), found.to_pylist(), True
+
+    # Arrow reads and writes without the interpreter's lock. Few parts at a time, for the sake of memory.
+    with ThreadPoolExecutor(cores()) as threads:
+        for begin in range(0, len(weighed), cores()):
+            for sequences, found, as_found in threads.map(written, weighed[begin : begin + cores()]):
+                for row in sequences:
+                    figures.add(row)
+                again = examined_again(sequences, found)
+                examined += again if as_found else (replace(row, text_agrees=False) for row in again)
     return examined, figures
+
+
+def _write(version: NewVersion, part: PartWeights) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
+    """Write a part; gives what figures are made of, what was found when it was examined, and whether it holds the ids
+    that were found."""
+    found = read_findings(part.part)
+    version.write_batches(part.name, TOKEN_SEQUENCES, part.sequences(found).to_batches(ROWS_PER_BATCH))
+    written = pa.Table.from_batches(version.batches(part.name), TOKEN_SEQUENCES)
+    as_found = written.select(_IDS).equals(found.select(_IDS))
+    return _figures(written.select(_FIGURES).to_batches(), found), found.select(_EXAMINED).to_pylist(), as_found
+
+
+def _figures(batches: Iterable[pa.RecordBatch], found: pa.Table) -> list[dict[str, Any]]:
+    """Rows with COLUMNS, `output_ids` being their number."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    return [{**row, "output_ids": tokens} for row, tokens in zip(rows, found["tokens"].to_pylist(), strict=True)]
 
 
 def tried_blind(project: Project, name: str, version: NewVersion, total: int) -> BlindReport:

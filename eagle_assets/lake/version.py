@@ -78,9 +78,7 @@ class NewVersion:
         """
         path = self.folder / name
         unfinished = path.with_suffix(".unfinished")
-        # Ids hardly repeat within a page: without a dictionary they take less room and time.
-        repeating = [field.name for field in schema if field.type != pa.list_(pa.int32())]
-        with pq.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=repeating) as writer:
+        with pq.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=repeating(schema)) as writer:
             for row_group in row_groups(batches):
                 writer.write_table(row_group)
         unfinished.replace(path)
@@ -95,12 +93,15 @@ class NewVersion:
         return path
 
     def add(self, *paths: Path) -> None:
-        """Take files that were written into `folder` into this version."""
+        """Take files that were written into `folder` into this version; what was told of them before stays."""
         for path in paths:
-            self._files[str(path.relative_to(self.folder))] = _Told()
+            name = str(path.relative_to(self.folder))
+            if not isinstance(self._files.get(name), _Told):
+                self._files[name] = _Told()
 
     def tell(self, name: str, recipe: str, counts: Mapping[str, float] | None = None) -> None:
-        """Say what a written file was made from, and its share of the version's counts."""
+        """Say what a file is made from, and its share of the version's counts; also before it is written, where it is
+        to stand at this place among the files."""
         self._files[name] = _Told(recipe, counts or {})
 
     def keep(self, file: File) -> bool:
@@ -203,6 +204,11 @@ class NewVersion:
     def _remember(self, audit: Audit) -> None:
         name = f"{audit.time}-{audit.stage}-{audit.dataset or 'all'}-{uuid.uuid4().hex[:6]}.json"
         write_atomically(self.home.history / name.replace(":", ""), msgspec.json.encode(audit))
+
+
+def repeating(schema: pa.Schema) -> list[str]:
+    """The columns worth a dictionary. Ids hardly repeat within a page: without one they take less room and time."""
+    return [field.name for field in schema if field.type != pa.list_(pa.int32())]
 
 
 def row_groups(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:

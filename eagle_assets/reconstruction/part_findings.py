@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from eagle_assets.lake.audit import GateClosed
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part
+from eagle_assets.lake.version import repeating
 from eagle_assets.reconstruction.calibration import Calibration, GroupKey
 from eagle_assets.reconstruction.canonical import with_canonical
 from eagle_assets.reconstruction.decisive import decisive_facts
@@ -205,4 +206,4 @@ def _in_batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    pq.write_table(table, path, compression="zstd", use_dictionary=repeating(table.schema), write_page_checksum=True)

@@ -34,10 +34,15 @@ class PartWeights:
     held: npt.NDArray[np.bool_]
 
     @property
+    def name(self) -> str:
+        """The file, as it is written."""
+        return self.part.file.written_as
+
+    @property
     def recipe(self) -> str:
         """A digest of all that the part's sequences are made from."""
         weights = [None if weight is None else (weight.error, weight.cause) for weight in self.weights]
-        made_from = (self.part.file.written_as, self.part.kept.name, sorted(facts_of(self.part).items()), weights)
+        made_from = (self.name, self.part.kept.name, sorted(facts_of(self.part).items()), weights)
         return hashlib.sha256(repr(made_from).encode() + self.held.tobytes()).hexdigest()
 
     def sequences(self, found: pa.Table) -> pa.Table:
