@@ -53,7 +53,8 @@ class Arbitration:
 class GroupCalibration:
     """What the responses of one (model, provider, streamed) say; `model` is "" for all models together.
 
-    `counted` and `closed` are responses without and with tool calls. `kept` are the edges at which white space of
+    `counted` and `closed` are responses without and with tool calls, `measured` those of the closed ones that rates are
+    measured on (`settled`). `kept` are the edges at which white space of
     the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
@@ -67,6 +68,7 @@ class GroupCalibration:
     survivors: tuple[Survivor, ...]
     counted: tuple[int, int]
     closed: tuple[int, int]
+    measured: tuple[int, int]
     kept: frozenset[Edge]
     losses: Mapping[Edge, Rates]
     tool_ids_kept: bool
@@ -106,8 +108,8 @@ class GroupCalibration:
 
         A few closed counts of responses with calls are enough for the others to speak for them too.
         """
-        speaks_for_all = self.closed[1] >= 3 if has_calls else True
-        return Rate(0, sum(self.closed) if speaks_for_all else self.closed[has_calls]).estimate
+        speaks_for_all = self.measured[1] >= 3 if has_calls else True
+        return Rate(0, sum(self.measured) if speaks_for_all else self.measured[has_calls]).estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,15 @@ Arbitrations = Mapping[GroupKey, tuple[Arbitration, ...]]
 """What the target model decided, by the group whose rivals it was asked about."""
 
 
+def settled(members: Sequence[Observation]) -> Sequence[Observation]:
+    """The first members, as many as four binary digits can say: what rates are measured on.
+
+    So they stand still while little comes, and what was weighed by them need not be weighed again.
+    """
+    step = 1 << max(0, len(members).bit_length() - 4)
+    return members[: len(members) - len(members) % step]
+
+
 def calibrate_observations(
     observations: Iterable[Observation],
     prompts: PromptCalibration | None = None,
@@ -178,14 +189,13 @@ def calibrate_observations(
 
     Arbitrations hold for the last convention of a provider that changed its own.
     """
-    grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
-    for observation in observations:
-        grouped[observation.model, observation.provider, observation.streamed].append(observation)
-        grouped["", observation.provider, observation.streamed].append(observation)
+    in_order = sorted(observations, key=lambda o: o.order)
+    grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
+    measured = _grouped(settled(in_order))
     groups: dict[GroupKey, GroupCalibration] = {}
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
     for key, members in grouped.items():
-        *before, last = eras(sorted(members, key=lambda o: o.order))
+        *before, last = eras(members)
         groups[key] = calibrate_group(*key, last, arbitrations.get(key, ()))
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
@@ -194,9 +204,17 @@ def calibrate_observations(
         groups,
         earlier,
         prompts or PromptCalibration(),
-        _index_shifts(groups, grouped),
-        _written_by_model(groups, grouped),
+        _index_shifts(groups, measured),
+        _written_by_model(groups, measured),
     )
+
+
+def _grouped(observations: Iterable[Observation]) -> dict[GroupKey, list[Observation]]:
+    grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
+    for observation in observations:
+        grouped[observation.model, observation.provider, observation.streamed].append(observation)
+        grouped["", observation.provider, observation.streamed].append(observation)
+    return grouped
 
 
 def _written_by_model(
@@ -230,7 +248,7 @@ def calibrate_group(
     members: Sequence[Observation],
     arbitrations: tuple[Arbitration, ...] = (),
 ) -> GroupCalibration:
-    """Weigh every convention of the closed list on the responses of one group (at least one)."""
+    """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
     refuted = {arbitration.refuted for arbitration in arbitrations}
     standing = _survivors(members)
     survivors = tuple(s for s in standing if s.hypothesis.name not in refuted) or standing
@@ -244,8 +262,9 @@ def calibrate_group(
         survivors=survivors,
         counted=_by_calls(members),
         closed=_by_calls(closing),
+        measured=_by_calls([o for o in settled(members) if best.difference(o) == 0]),
         kept=kept,
-        losses=losses(members, best, kept),
+        losses=losses(settled(members), best, kept),
         tool_ids_kept=any(o.index_shifted for o in members),
         reasoning_surplus=_reasoning_surplus(closing, best),
         arbitrations=arbitrations,

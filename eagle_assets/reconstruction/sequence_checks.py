@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -86,8 +87,8 @@ def examined_again(sequences: Iterable[Mapping[str, Any]], findings: Iterable[Ma
             )
         yield Examined(
             exchange_id=sequence["exchange_id"],
-            provider=sequence["provider"],
-            verdict=sequence["verdict"],
+            provider=sequence["provider"] and intern(sequence["provider"]),  # one of each, for all rows of a dataset
+            verdict=intern(sequence["verdict"]),
             tokens=sequence["output_ids"] or 0,
             text_agrees=found["text_agrees"],
             count_gap=found["count_gap"],
