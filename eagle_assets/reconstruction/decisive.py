@@ -19,12 +19,18 @@ def decisive_facts(calibration: Calibration, key: GroupKey) -> str:
     """A digest of all that decides what is found in responses of a model, provider and way of serving, whenever they
     came."""
     model, provider, streamed = key
-    changes = {until for name in (model, "") for until, _ in calibration.earlier.get((name, provider, streamed), ())}
-    eras = [
-        (start, facts_of_group(calibration.of(model, provider, streamed, start))) for start in (-inf, *sorted(changes))
-    ]
+    starts = (-inf, *changes_of(calibration, key))
+    eras = [(start, facts_of_group(calibration.of(model, provider, streamed, start))) for start in starts]
     facts = (eras, _facts_of_prompts(calibration.prompts.groups.get((model, provider))))
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def changes_of(calibration: Calibration, key: GroupKey) -> list[float]:
+    """The places in the order of exchanges at which another group begins to speak for responses of this one."""
+    model, provider, streamed = key
+    return sorted(
+        {until for name in (model, "") for until, _ in calibration.earlier.get((name, provider, streamed), ())}
+    )
 
 
 def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from eagle_assets.durability import write_atomically
 from eagle_assets.lake.kept import Part
+from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
@@ -32,6 +33,7 @@ from eagle_assets.reconstruction.prompts import (
 )
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.sampling import MOST_OF_A_GROUP
+from eagle_assets.reconstruction.search.deployments import Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.targets.kimi import kimi_vocabulary
 
@@ -43,13 +45,18 @@ _KEYS = ["exchange_id", "provider", "request"]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One response of a sample. `place` is what its name is to the sample: a number like a throw of dice."""
+    """One response of a sample. `place` is what its name is to the sample: a number like a throw of dice.
+
+    The `exchange` itself is there where its prompt is and it can tell servers apart.
+    """
 
     place: int
     group: str
     exchange_id: str
+    order: float
     observation: Observation | None
-    prompt: PromptObservation | None
+    prompt: PromptObservation | None = None
+    exchange: Exchange | None = None
 
 
 class PartObservations(msgspec.Struct, frozen=True):
@@ -90,9 +97,18 @@ def calibrate_parts(parts: Sequence[Part], on_part: Callable[[], object] = lambd
         seen += [one for one in observed.seen if one.place % strides[one.group] == 0]
         on_part()
     seen = [one if one.place % rendered[one.group] == 0 else _without_prompt(one) for one in seen]
-    seen.sort(key=lambda one: (one.observation.order if one.observation else 0.0, one.exchange_id))
+    seen.sort(key=lambda one: (one.order, one.exchange_id))
     prompts = calibrate_prompts(one.prompt for one in seen if one.prompt is not None)
-    return calibrate_observations((one.observation for one in seen if one.observation is not None), prompts)
+    calibration = calibrate_observations((o.observation for o in seen if o.observation is not None), prompts)
+    return with_servers(calibration, _samples(seen))
+
+
+def _samples(seen: Iterable[Seen]) -> Samples:
+    samples = Samples()
+    for one in seen:
+        if one.exchange is not None and (kind := sample_kind(read(one.exchange))) is not None:
+            samples.add(kind, one.exchange)
+    return samples
 
 
 def _kept(part: Part) -> PartObservations | None:
@@ -131,15 +147,17 @@ def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]
             if reading.unusable or reading.situation is None:
                 continue
             _, place, group = keys[number]
-            prompt = observe_prompt(reading) if place % rendered[group] == 0 else None
+            is_rendered = place % rendered[group] == 0
+            prompt = observe_prompt(reading) if is_rendered else None
             offset = None if prompt is None else prompt.differences[TEMPLATE]
             observation = observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset)
-            yield Seen(place, group, row["exchange_id"], observation, prompt)
+            exchange = reading.exchange if is_rendered and sample_kind(reading) is not None else None
+            yield Seen(place, group, row["exchange_id"], reading.exchange.order, observation, prompt, exchange)
 
 
 def _without_prompt(one: Seen) -> Seen:
     observation = None if one.observation is None else replace(one.observation, prompt_offset=None)
-    return Seen(one.place, one.group, one.exchange_id, observation, None)
+    return Seen(one.place, one.group, one.exchange_id, one.order, observation)
 
 
 def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterable[pa.RecordBatch]:

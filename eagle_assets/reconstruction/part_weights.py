@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +18,7 @@ import pyarrow as pa
 from eagle_assets.lake.kept import Part
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.reconstruction.calibration import Calibration, GroupKey
+from eagle_assets.reconstruction.decisive import changes_of
 from eagle_assets.reconstruction.part_findings import facts_of, read_findings
 from eagle_assets.reconstruction.sequences import UNSTATED_ERROR, held_back
 from eagle_assets.reconstruction.verdict import Exposure
@@ -77,18 +79,19 @@ def weigh_parts(parts: Sequence[Part], calibration: Calibration, limit: float) -
 
 
 def _weights(columns: Mapping[str, Sequence[Any]], calibration: Calibration) -> Iterator[Weight | None]:
-    known: dict[tuple[int, str, str], Weight] = {}
+    known: dict[tuple[str, int, str], Weight] = {}
     for name, order, text in zip(columns["group"], columns["order"], columns["exposure"], strict=True):
         if text is None:
             yield None
             continue
-        model, provider, streamed = _key(name)
-        group = calibration.of(model, provider, streamed, order)
-        assert group is not None  # else the facts had changed, and nothing were exposed
-        weight = known.get((id(group), model, text))
+        key = _key(name)
+        era = bisect_right(changes_of(calibration, key), order)
+        weight = known.get((name, era, text))
         if weight is None:
+            group = calibration.of(*key, order)
+            assert group is not None  # else the facts had changed, and nothing were exposed
             exposure = msgspec.json.decode(text, type=Exposure)
-            weight = known[id(group), model, text] = weigh(exposure, calibration, group, model)
+            weight = known[name, era, text] = weigh(exposure, calibration, group, key[0])
         yield weight
 
 
