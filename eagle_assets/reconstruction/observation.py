@@ -30,12 +30,14 @@ _CONTEXT_AT_START = 24
 _CONTEXT_AT_END = 12
 
 
-IndexRisk = Literal["single", "parallel", "history"]
+IndexRisk = Literal["single", "pair", "parallel", "history"]
 
 
 def index_risk(calls_in_history: int, calls: int) -> IndexRisk:
-    """What makes a model miscount its calls: earlier ones in the history, or several at once."""
-    return "history" if calls_in_history else "parallel" if calls > 1 else "single"
+    """What makes a model miscount its calls: earlier ones in the history, or several at once, the more the likelier."""
+    if calls_in_history:
+        return "history"
+    return "single" if calls < 2 else "pair" if calls == 2 else "parallel"
 
 
 @dataclass(frozen=True, slots=True)

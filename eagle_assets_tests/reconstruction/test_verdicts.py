@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -15,9 +15,11 @@ from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM
+from eagle_assets.serving.served import Situation
 from eagle_assets_tests.reconstruction.served_exchanges import (
     K2_5,
     MARKERS,
+    TOOL,
     VOCABULARY,
     Truth,
     document,
@@ -298,3 +300,22 @@ def test_providers_do_not_speak_for_each_other() -> None:
     blanks = exchanges(some_outputs(60, 2, calls=False), BLANKS_ROUND_ADDED_TOKENS, "Harbour")
     both = verdict_among(document(PLAIN, VERBATIM), [*settled(), *blanks])
     assert (both.verdict, both.output_ids) == ("consistent", PLAIN.ids)
+
+
+@pytest.mark.parametrize(("calls", "trusted"), [(2, True), (4, False)], ids=["two calls", "four calls"])
+def test_indices_that_a_server_renumbers_are_believed_as_often_as_the_model_counts_right(
+    calls: int, trusted: bool
+) -> None:
+    # Where its ids are kept, the model counts two calls right, and of four every other time not.
+    def numbered(indices: Iterable[int]) -> Truth:
+        made = [(f"functions.look_up:{index}", '{"q": "a b"}') for index in indices]
+        return Truth(output_of("Let me see.", "", made), Situation(K2_5, True, (TOOL,)))
+
+    kept = [numbered(range(2)) for _ in range(9)]
+    kept += [numbered(range(0, 4 * step, step)) for step in (1, 2) * 5]
+    renumbering = replace(VERBATIM, tool_ids="renumbered")
+    ours = [*some_outputs(60, 1, calls=False), *(numbered(range(2)) for _ in range(3)), numbered(range(calls))]
+    known = calibrate([*exchanges(kept, VERBATIM, "Elsewhere"), *exchanges(ours, renumbering)])
+    (result,) = reconstruct(exchanges(ours[-1:], renumbering), known)
+    assert result.trusted == trusted, result
+    assert trusted or result.reasons == ("tool_index_unproven",)
