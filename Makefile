@@ -17,6 +17,7 @@ TRAINER_TESTS := eagle_assets_tests/training/trainers
 
 help:
 	@echo "make demo    the whole graph on a loopback server: no key, no network, nothing spent"
+	@echo "make demo JUDGE=1    the same, with a small target model as the judge of the verdicts"
 	@echo "make run     the same for real, with OPENROUTER_API_KEY set"
 	@echo "make ui      the lineage in a browser, on http://127.0.0.1:3000"
 	@echo "make test    every check of this repository"
@@ -39,7 +40,7 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 demo: setup
-	@EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" $(BIN)/python -m eagle_assets.demo
+	@EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" $(BIN)/python -m eagle_assets.demo $(if $(JUDGE),--judge)
 
 run: setup
 	@$(BIN)/eagle-assets run
@@ -67,7 +68,7 @@ $(TRAINERS)/.ready: $(TRAINER_TESTS)/requirements.txt
 test-trainers: setup $(TRAINERS)/.ready
 	@test -d data/demo/training_shards || $(MAKE) demo
 	EAGLE_ASSETS="$(CURDIR)/$(BIN)/eagle-assets" EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" \
-		$(TRAINERS)/bin/python -m pytest -q -s -o filterwarnings= $(TRAINER_TESTS)/check_trainers.py
+		$(TRAINERS)/bin/python -m pytest -q -s -o filterwarnings= $(TRAINER_TESTS)/check_trainers.py $(TRAINER_TESTS)/check_causal_model.py
 
 # Each figure is a ratio of one run; nothing else should run meanwhile.
 bench: setup

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eagle_assets.configuration import Configuration, Settings
 from eagle_assets.lake.audit import GateClosed, Published, read_record, require_current
 from eagle_assets.lake.home import Home
@@ -31,7 +33,8 @@ def reason_to_skip(home: Home, configuration: Configuration, settings: Settings,
         missing = _missing(home, configuration, name)
         if missing:
             return _too_dear(home, configuration, name, missing)
-        return _nothing_to_make(home, name)
+        judged = ("judged_sequences",) if configuration.judge is not None else ()
+        return _nothing_to_make(home, name, (*STAGES, *judged))
     except (GateClosed, PromptsError, JournalError, LedgerError) as error:
         return str(error)
 
@@ -68,9 +71,9 @@ def _least_worst_case_usd(home: Home, name: str, missing: list[Prompt]) -> float
     return min((row["worst_case_usd"] for row in rows if row["prompt_id"] in ids), default=0.0)
 
 
-def _nothing_to_make(home: Home, name: str) -> str | None:
+def _nothing_to_make(home: Home, name: str, stages: Iterable[str]) -> str | None:
     """Why nothing is to be made of answers that are all there: they are in the shards, or an audit refused them."""
-    for stage in STAGES:
+    for stage in stages:
         if read_record(home, stage, name).failed is not None:
             require_current(home, stage, name)
     try:

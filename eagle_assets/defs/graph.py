@@ -9,6 +9,7 @@ import dagster as dg
 from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.draft_vocabulary import draft_vocabulary
 from eagle_assets.defs.exports import exports
+from eagle_assets.defs.judged_sequences import judged_sequences
 from eagle_assets.defs.presentation import presented
 from eagle_assets.defs.prompts import prompts
 from eagle_assets.defs.provider_calibration import provider_calibration
@@ -32,6 +33,7 @@ def the_definitions() -> dg.Definitions:
                 prompts,
                 raw_responses,
                 token_sequences,
+                judged_sequences,
                 training_shards,
                 draft_vocabulary,
                 exports,

@@ -29,6 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "prompts": ("targets", "openrouter/requests.py"),
     "raw_responses": ("openrouter",),
     "token_sequences": ("reconstruction", "serving", "targets"),
+    "judged_sequences": ("judge", "reconstruction", "serving", "targets"),
     "training_shards": ("training/shards.py", "training/shard_checks.py"),
     "draft_vocabulary": ("training/draft_vocabulary.py",),
     "exports": ("training/exports", "training/draft_vocabulary.py"),
@@ -41,6 +42,7 @@ VIEWS = {
     "prompts": "prompts",
     "raw_responses": "raw_responses",
     "token_sequences": "token_sequences",
+    "judged_sequences": "judged_sequences",
     "training_shards": "training_shards",
     "draft_vocabulary": "token_frequencies",
     "run_statistics": "audits",
@@ -105,6 +107,32 @@ def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         for row in rows
     ]
     return {"look at these first": dg.MetadataValue.table(records[:MOST_TO_LOOK_AT])} if records else {}
+
+
+def judged_metadata(rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """What the page of `judged_sequences` shows: by provider, how likely the target finds what it was asked about, and
+    by how much it prefers other ids; of the columns provider, surprise, log_likelihood and output_ids."""
+    from eagle_assets.report import pictures
+
+    nats: dict[str, list[float]] = {}
+    sums: dict[str, tuple[float, int]] = {}
+    for row in rows:
+        if row["surprise"] is not None:
+            provider = row["provider"] or "(none)"
+            nats.setdefault(provider, []).append(row["surprise"])
+            total, tokens = sums.get(provider, (0.0, 0))
+            sums[provider] = total + row["log_likelihood"], tokens + len(row["output_ids"])
+    lines = ["| provider | judged | surprising in a place | most nats | nats a token |", "|---|---|---|---|---|"]
+    for provider, values in sorted(nats.items()):
+        total, tokens = sums[provider]
+        surprising, per_token = sum(value > 0 for value in values), total / max(tokens, 1)
+        lines.append(f"| {provider} | {len(values)} | {surprising} | {max(values):.1f} | {per_token:.3f} |")
+    return {
+        "likelihood by provider": dg.MetadataValue.md("\n".join(lines)),
+        PICTURES: _pictures(
+            pictures.surprises(dict(sorted(nats.items())), f"{name}: does the target prefer other ids?")
+        ),
+    }
 
 
 def shards_metadata(lengths: Sequence[int], name: str) -> dict[str, Any]:

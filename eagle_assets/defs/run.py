@@ -21,7 +21,7 @@ LANES = 2
 PREFLIGHT = "tokenizer_report"
 CALIBRATION = "provider_calibration"
 COLLECT = ("prompts", "raw_responses")
-RECONSTRUCT = ("token_sequences", "training_shards")
+SEQUENCES, JUDGED, SHARDS = "token_sequences", "judged_sequences", "training_shards"
 EXPORTS = "exports"  # made where the datasets file asks for one
 CONCLUDE = ("draft_vocabulary", EXPORTS, "run_statistics")
 
@@ -60,8 +60,11 @@ def materialise(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"
         )
+    judged = configuration.judge is not None
+    if until == JUDGED and not judged:
+        raise RunRefused(f"{settings.datasets_file} names no judge: put `judge: {{kind: sglang, base_url: …}}` into it")
     conclude = CONCLUDE if configuration.exports or until == EXPORTS else [a for a in CONCLUDE if a != EXPORTS]
-    stages = _stages(chosen, bought, _limits(configuration) if as_tick else {}, conclude)
+    stages = _stages(chosen, bought, _limits(configuration) if as_tick else {}, judged, conclude)
     if instance is None and len(chosen) > 1:
         with closing(Lanes(LANES, on_progress)) as lanes:
             return _run(stages, wanted, lanes.execute, on_outcome)
@@ -69,14 +72,22 @@ def materialise(
 
 
 def _stages(
-    chosen: Sequence[str], bought: Sequence[str], limits: Mapping[str, Mapping[str, Any]], conclude: Sequence[str]
+    chosen: Sequence[str],
+    bought: Sequence[str],
+    limits: Mapping[str, Mapping[str, Any]],
+    judged: bool,
+    conclude: Sequence[str],
 ) -> Iterator[list[Group]]:
-    """Groups that can go side by side, stage after stage."""
+    """Groups that can go side by side, stage after stage. The judge learns from the sequences of all datasets."""
     local = [Group(COLLECT, name, (PREFLIGHT,)) for name in chosen if name not in bought]
     yield [Group((PREFLIGHT,))]
     yield [*([Group((CALIBRATION,), needs=(PREFLIGHT,))] if bought else []), *local]
     yield [Group(COLLECT, name, (PREFLIGHT, CALIBRATION), limits.get(name, {})) for name in bought]
-    yield [Group(RECONSTRUCT, name, COLLECT) for name in chosen]
+    if judged:
+        yield [Group((SEQUENCES,), name, COLLECT) for name in chosen]
+        yield [Group((JUDGED, SHARDS), name, (*COLLECT, SEQUENCES)) for name in chosen]
+    else:
+        yield [Group((SEQUENCES, SHARDS), name, COLLECT) for name in chosen]
     for asset in conclude:
         yield [Group((asset,))]
 

@@ -4,16 +4,18 @@ import hashlib
 
 import dagster as dg
 
-from eagle_assets.configuration import Configuration, OpenRouterDataset
+from eagle_assets.configuration import Configuration, OpenRouterDataset, Settings, load_configuration
 from eagle_assets.defs.limits import limits_of_a_tick, run_config
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.resources import Project
 
 SECONDS_BETWEEN_LOOKS = 30
 
+JUDGED = ["judged_sequences"] if load_configuration(Settings().datasets_file).judge is not None else []
+
 collect_dataset = dg.define_asset_job(
     "collect_dataset",
-    selection=dg.AssetSelection.assets("prompts", "raw_responses", "token_sequences", "training_shards"),
+    selection=dg.AssetSelection.assets("prompts", "raw_responses", "token_sequences", *JUDGED, "training_shards"),
     description="One dataset from its prompts to its training shards: buys what is missing, then judges all of it.",
 )
 

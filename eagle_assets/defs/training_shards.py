@@ -13,7 +13,7 @@ from eagle_assets.lake.audit import require
 
 @dg.asset(
     partitions_def=DATASETS,
-    deps=["token_sequences"],
+    deps=["token_sequences", "judged_sequences"],
     group_name="training",
     kinds={"parquet"},
     tags={"stage": "training_shards"},
@@ -30,8 +30,9 @@ from eagle_assets.lake.audit import require
 def training_shards(context: dg.AssetExecutionContext, project: Project) -> Events:
     """One row for each trusted sequence: `input_ids` and `loss_mask`, with where it came from.
 
-    Trusted are the verdicts `exact` and `consistent`. Made anew are only files whose sequences changed. Refused where
-    `token_sequences` of the dataset has no good and current audit.
+    Trusted are the verdicts `exact` and `consistent`. Made anew are only files whose sequences changed. Made from
+    `judged_sequences` where the datasets file names a judge, else from `token_sequences`; refused where that has no
+    good and current audit.
     """
     import pyarrow.compute as pc
 
@@ -44,10 +45,12 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
         refusals(),
         new_version(project.home, "training_shards", dataset, context.run.run_id) as version,
     ):
-        published = require(project.home, "token_sequences", dataset)
+        judge = project.configuration.judge
+        published = require(project.home, "token_sequences" if judge is None else "judged_sequences", dataset)
         size = target_named(project.configuration.target).vocabulary.size
         shards = write_shards(version, published, dataset, size)
         ids = (batch["input_ids"] for batch in version.batches(columns=["input_ids"]))
         lengths = [length for column in ids for length in pc.list_value_length(column).to_pylist()]
         audit = version.audit(shards.checks, [published], shards.counts, vocabulary=published.audit.vocabulary)
-        yield from events_of(audit, shards_metadata(lengths, dataset))
+        judged = {"judged by the target": "no: the datasets file names no judge" if judge is None else judge.kind}
+        yield from events_of(audit, {**shards_metadata(lengths, dataset), **judged})

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,10 @@ class DemoRefused(Exception):
     """The demo cannot run here; the message says what to do."""
 
 
-def main(datasets: list[str]) -> int:
-    """Run the demo for these datasets of the packaged file, or for all; returns the exit status."""
+def main(arguments: list[str]) -> int:
+    """Run the demo for these datasets of the packaged file, or for all; returns the exit status. With `--judge` among
+    them a small target model judges the verdicts."""
+    judged, datasets = "--judge" in arguments, [a for a in arguments if a != "--judge"]
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     began = time.monotonic()
     try:
@@ -35,7 +38,7 @@ def main(datasets: list[str]) -> int:
         truth_file = home.root / "sandbox_truth.jsonl"
         truth_file.touch()
         console.print("A loopback server stands in for OpenRouter; Dagster runs the whole graph against it.\n")
-        summary = run_graph(home, truth_file, datasets, console)
+        summary = run_graph(home, truth_file, datasets, console, judged)
     except DemoRefused as refusal:
         console.print(f"[bold red]{refusal}[/]")
         return 1
@@ -57,8 +60,10 @@ def fresh_home(folder: Path) -> Home:
     return Home(folder)
 
 
-def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Console) -> RunSummary:
-    """Materialise everything through Dagster, with the sandbox in OpenRouter's place. Raises DemoRefused."""
+def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Console, judged: bool) -> RunSummary:
+    """Materialise everything through Dagster, with the sandbox in OpenRouter's place, and if it is to be `judged` the
+    small target in that of the team's server. Raises DemoRefused."""
+    from eagle_assets.demo.judge import judged_datasets
     from eagle_assets.sandbox.process import SandboxFailed, running_sandbox
 
     began = time.monotonic()
@@ -69,10 +74,14 @@ def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Consol
         console.print(f"{elapsed} {mark} {outcome.asset:<21}{outcome.dataset or '':<4}", Text(_what_came_of(outcome)))
 
     try:
-        with running_sandbox(truth_file, port=0) as base_url, console.status("Dagster is at work"):
+        with (
+            judged_datasets(home) if judged else nullcontext(PACKAGED_DATASETS_FILE) as datasets_file,
+            running_sandbox(truth_file, port=0) as base_url,
+            console.status("Dagster is at work"),
+        ):
             os.environ.update(
                 EAGLE_ASSETS_HOME=str(home.root),
-                EAGLE_ASSETS_DATASETS=str(PACKAGED_DATASETS_FILE),
+                EAGLE_ASSETS_DATASETS=str(datasets_file),
                 OPENROUTER_API_KEY="sandbox",
                 OPENROUTER_BASE_URL=base_url,
                 TRANSFORMERS_NO_ADVISORY_WARNINGS="1",
@@ -95,6 +104,7 @@ def _what_came_of(outcome: Outcome) -> str:
 def show_page(home: Home, truth_file: Path, console: Console) -> int:
     """Print the closing page; returns 1 where a response is called exact and is not, or none could be scored."""
     from eagle_assets.demo.incidents import incidents
+    from eagle_assets.demo.judge import judge_section
     from eagle_assets.demo.naive import naively_right
     from eagle_assets.demo.page import closing_page
     from eagle_assets.demo.score import false_exact, score
@@ -119,6 +129,7 @@ def show_page(home: Home, truth_file: Path, console: Console) -> int:
             overview,
             {name: dataset.budget_usd for name, dataset in bought.items() if dataset.budget_usd is not None},
         ),
+        judged=judge_section(home, truth_file),
         home=folder,
         truth_file=folder / truth_file.name,
     ):

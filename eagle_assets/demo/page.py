@@ -33,12 +33,14 @@ def closing_page(
     blind: Sequence[Mapping[str, Any]],
     doubtful: Sequence[Mapping[str, Any]],
     met: Iterable[str],
+    judged: Iterable[RenderableType],
     home: Path,
     truth_file: Path,
 ) -> Iterator[RenderableType]:
     """The parts of the page in order. `overview` and `providers` are the rows of the ready queries of these names, as
     `blind` of `blind_error`, `doubtful` of `may_be_wrong`; `naive` are the answers that come out right when their text
-    is encoded as it stands, and all answers; `met` are the sentences of `incidents`.
+    is encoded as it stands, and all answers; `met` are the sentences of `incidents`, `judged` the parts
+    of the judge's section.
     """
     yield Rule("What came of each dataset")
     yield _overview(overview)
@@ -61,6 +63,7 @@ def closing_page(
     )
     if blind:
         yield _note(_what_may_be_wrong(blind, doubtful))
+    yield from judged
     yield Rule("The providers")
     yield _providers(providers)
     yield Rule("Where everything lies")

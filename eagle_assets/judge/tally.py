@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -14,15 +15,19 @@ from eagle_assets.judge.scan import Experience
 from eagle_assets.judge.verdicts import Change, Judged
 from eagle_assets.reconstruction.verdict import VERDICTS, Verdict
 
+_MOST_KEPT = 20  # examples
+
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over the verdicts that came by. `scanned` are the consistent ones that the judge answered for."""
+    """Counts over the verdicts that came by. `scanned` are the consistent ones that the judge answered for, `worst` the
+    first that it changed for the worse or repaired."""
 
     before: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
     after: Counter[tuple[str, Verdict]] = field(default_factory=Counter)
     changes: Counter[Change] = field(default_factory=Counter)
     scanned: int = 0
+    worst: list[dict[str, Any]] = field(default_factory=list)
 
     def noted(self, found: Judged) -> Judged:
         """Count a verdict, and give it back."""
@@ -32,7 +37,16 @@ class Tally:
         if found.change is not None:
             self.changes[found.change] += 1
         self.scanned += found.surprise is not None and found.before.verdict != "exact"
+        if found.change in ("repaired", "contradicted") and len(self.worst) < _MOST_KEPT:
+            self.worst.append({"exchange_id": found.verdict.exchange_id, "why": found.verdict.reasons[0]})
         return found
+
+    def verdicts(self) -> Counter[Verdict]:
+        """Sequences by verdict, after the judge."""
+        totals: Counter[Verdict] = Counter(dict.fromkeys(VERDICTS, 0))
+        for (_, verdict), number in self.after.items():
+            totals[verdict] += number
+        return totals
 
     @property
     def alarms(self) -> int:

@@ -24,6 +24,7 @@ from eagle_assets.lake.audit import Audit, Record, read_history, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import (
     CALIBRATION,
+    JUDGED_SEQUENCES,
     PROMPTS,
     RAW_RESPONSES,
     TOKEN_FREQUENCIES,
@@ -40,6 +41,7 @@ STAGE_VIEWS: dict[str, tuple[str, pa.Schema]] = {
     "prompts": ("prompts", PROMPTS),
     "raw_responses": ("raw_responses", RAW_RESPONSES),
     "token_sequences": ("token_sequences", TOKEN_SEQUENCES),
+    "judged_sequences": ("judged_sequences", JUDGED_SEQUENCES),
     "training_shards": ("training_shards", TRAINING_SHARDS),
     "token_frequencies": ("draft_vocabulary", TOKEN_FREQUENCIES),
 }

@@ -65,6 +65,15 @@ TOKEN_SEQUENCES: Columns = {
     "cost_usd": ("double", "Dollars; null where it is not known."),
 }
 
+JUDGED_SEQUENCES: Columns = {
+    **TOKEN_SEQUENCES,
+    "verdict_before": ("string", "The verdict in token_sequences, before the target model was asked."),
+    "log_likelihood": ("double", "Of the ids before the judge, by the target model, in nats; null where not asked."),
+    "surprise": ("double", "By how many nats the target prefers other ids in one place; 0 where it does not."),
+    "surprise_kind": ("string", "What other ids these are: leading blank, tool index, segmentation, …"),
+    "surprising": ("list<int32>", "Places of output ids that other ids would be likelier at, the likeliest first."),
+}
+
 TRAINING_SHARDS: Columns = {
     "id": ("string", "Names the row; it is the same in every version."),
     "input_ids": ("list<int32>", "Prompt and output, as the model saw and generated them."),

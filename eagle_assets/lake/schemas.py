@@ -30,6 +30,7 @@ def described(columns: Columns) -> pa.Schema:
 PROMPTS = described(columns.PROMPTS)
 RAW_RESPONSES = described(columns.RAW_RESPONSES)
 TOKEN_SEQUENCES = described(columns.TOKEN_SEQUENCES)
+JUDGED_SEQUENCES = described(columns.JUDGED_SEQUENCES)
 TRAINING_SHARDS = described(columns.TRAINING_SHARDS)
 TOKEN_FREQUENCIES = described(columns.TOKEN_FREQUENCIES)
 CALIBRATION = described(columns.CALIBRATION)

@@ -45,7 +45,8 @@ class NotFound(LookupError):
 
 @dataclass(frozen=True)
 class Shown:
-    """A judged response, wherever it comes from. `facts` are what is said of it ahead of its tokens, by name."""
+    """A judged response, wherever it comes from. `facts` are what is said of it ahead of its tokens, by name;
+    `surprising` are the places where the target model would rather have other ids."""
 
     exchange_id: str
     verdict: Verdict
@@ -54,6 +55,7 @@ class Shown:
     candidates: Sequence[Candidate]
     evidence: Mapping[str, Any]
     facts: Mapping[str, Any]
+    surprising: Sequence[int] = ()
 
 
 def show(exchange_id: str, home: Home, file: Path | None, with_ids: bool, console: Console) -> None:
@@ -97,9 +99,17 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
         raise NotFound(
             f"no exchange {exchange_id} in {where} under {home.root}; to list ids: eagle-assets query exchanges"
         )
+    before_target = row["verdict"]
+    by_target = None if refused else _find_row(exchange_id, home, "judged_sequences")
+    # Of another verdict than stands now it says nothing.
+    if by_target is not None and by_target["verdict_before"] == before_target:
+        row = by_target
+    else:
+        by_target = None
     facts = {
         "from": f"{row['dataset']}, prompt {row['prompt_id']}",
         "judged": f"just now, because {refused} did not pass its audit" if refused else None,
+        "before the target": f"{before_target}; {_liking(by_target)}" if by_target is not None else None,
         "model": row["model"],
         "provider": row["provider"],
         "HTTP status": raw and raw["status"],
@@ -108,7 +118,19 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
     }
     candidates = [Candidate(**candidate) for candidate in msgspec.json.decode(row["candidates"])]
     evidence = msgspec.json.decode(row["evidence"])
-    return Shown(exchange_id, row["verdict"], row["reasons"], row["output_ids"], candidates, evidence, facts)
+    surprising = by_target["surprising"] if by_target is not None else ()
+    return Shown(
+        exchange_id, row["verdict"], row["reasons"], row["output_ids"], candidates, evidence, facts, surprising
+    )
+
+
+def _liking(judged: Mapping[str, Any]) -> str:
+    """How the target model likes the ids, by a row of JUDGED_SEQUENCES."""
+    if judged["surprise"] is None:
+        return "it was not asked"
+    if not judged["surprise"]:
+        return f"it finds them likely ({judged['log_likelihood']:.1f} nats)"
+    return f"it would rather have other ids ({judged['surprise_kind']}, {judged['surprise']:.1f} nats)"
 
 
 def _judged_now(raw: dict[str, Any], home: Home) -> dict[str, Any]:
@@ -166,8 +188,9 @@ def print_shown(shown: Shown, with_ids: bool, coloured: bool, console: Console) 
     _print_pairs(f"Exchange {shown.exchange_id}", shown.facts, console)
     if shown.output_ids:
         places = [place for other in shown.candidates for place in differences(shown.output_ids, other.output_ids)]
-        console.print(tokens_text(shown.output_ids, vocabulary, with_ids, coloured, places), soft_wrap=True)
-        console.print(Text(_legend(len(shown.output_ids), coloured, bool(places)), "dim"))
+        marked = tokens_text(shown.output_ids, vocabulary, with_ids, coloured, places, shown.surprising)
+        console.print(marked, soft_wrap=True)
+        console.print(Text(_legend(len(shown.output_ids), coloured, bool(places), bool(shown.surprising)), "dim"))
     else:
         console.print("There are no ids to show.\n")
     _print_pairs("Evidence", {name.replace("_", " "): value for name, value in shown.evidence.items()}, console)
@@ -192,11 +215,13 @@ def _candidate(number: int, candidate: Candidate, ids: Sequence[int], vocabulary
     return page
 
 
-def _legend(tokens: int, coloured: bool, differing: bool) -> str:
+def _legend(tokens: int, coloured: bool, differing: bool, surprising: bool) -> str:
     boundaries = "the shades change" if coloured else "dots stand"
     marked = f" Candidates differ where tokens are {'highlighted' if coloured else 'in [ ]'}, or at ▲."
+    disliked = f" The target would rather have others where tokens are {'red' if coloured else 'between ! and !'}."
     return (
-        f"{tokens:,} output tokens; {boundaries} at their boundaries; ⏎ is a line break, ⇥ a tab.{marked * differing}\n"
+        f"{tokens:,} output tokens; {boundaries} at their boundaries; ⏎ is a line break, ⇥ a tab.{marked * differing}"
+        f"{disliked * surprising}\n"
     )
 
 

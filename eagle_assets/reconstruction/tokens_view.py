@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -14,7 +14,7 @@ Ids = Sequence[int]
 
 BOUNDARY = "·"
 _SHADES = ("on grey23", "on dark_blue")
-_MARKER, _DIFFERS = "bold magenta", "bold reverse yellow"
+_MARKER, _DIFFERS, _SURPRISES = "bold magenta", "bold reverse yellow", "bold reverse red"
 _LINE_BREAK = "⏎"
 _SYMBOLS = {"\n": _LINE_BREAK, "\t": "⇥"}
 
@@ -42,12 +42,18 @@ def differences(ids: Ids, candidate: Ids) -> list[Difference]:
 
 
 def tokens_text(
-    ids: Ids, vocabulary: Vocabulary, with_ids: bool, coloured: bool, differing: Sequence[Difference] = ()
+    ids: Ids,
+    vocabulary: Vocabulary,
+    with_ids: bool,
+    coloured: bool,
+    differing: Sequence[Difference] = (),
+    surprising: Container[int] = (),
 ) -> Text:
     """The output with its boundaries: shades in turn, or dots where there is no colour.
 
-    Ids that differ in a candidate are marked: in colour, or between `[` and `]`. Line breaks show as ⏎, tabs as ⇥,
-    bytes that are no character by themselves as ‹e4›, ids that are not in the vocabulary as ‹unknown›.
+    Ids that differ in a candidate are marked: in colour, or between `[` and `]`; those that surprise the target model
+    in another colour, or between `!` and `!`. Line breaks show as ⏎, tabs as ⇥, bytes that are no character by
+    themselves as ‹e4›, ids that are not in the vocabulary as ‹unknown›.
     """
     marked = {position for place in differing for position in range(place.start, place.end)}
     added = {place.start for place in differing if place.start == place.end}
@@ -61,11 +67,13 @@ def tokens_text(
         own_id = str(token) if with_ids else ""
         if coloured:
             style = _DIFFERS if position in marked else _MARKER if is_marker else _SHADES[shade % 2]
+            style = _SURPRISES if position in surprising else style
             page.append(shown, style)
             page.append(own_id, "dim")
         else:
             text = f"{shown}({own_id})" if own_id else shown
             page.append(BOUNDARY * (need_boundary and not is_marker))
+            text = f"!{text}!" if position in surprising else text
             page.append(f"[{text}]" if position in marked else text)
         if is_marker or _LINE_BREAK in shown:
             page.append("\n")

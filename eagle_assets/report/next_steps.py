@@ -20,6 +20,8 @@ NEXT_STEPS = {
     "provider; where one changed how it serves, put it into `routing.ignore`.",
     "residual_error_below_limit": "Collect more answers of the providers concerned, or raise `max_residual_error` in "
     f"the datasets file if you can live with the error. {SHOW}",
+    "surprises_below_threshold": f"{SHOW} `eagle-assets query judged` shows which provider it is: its convention may "
+    "be another than was supposed. Is the judge the model that answered, and none that was quantised anew?",
     "shards_hold_only_trusted_ids": "Materialise `token_sequences` and then `training_shards` again.",
     "masks_cover_generated_tokens": "Materialise `token_sequences` and then `training_shards` again.",
     "mapping_is_consistent": "Materialise `draft_vocabulary` again. If it stays, report it.",

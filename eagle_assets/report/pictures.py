@@ -116,6 +116,27 @@ def lengths(values: Sequence[int], title: str, unit: str = "tokens") -> str:
     return picture(WIDTH, bottom + 50, title, parts)
 
 
+def surprises(rows: Mapping[str, Sequence[float]], title: str, most: float = 40.0) -> str:
+    """A line for each provider, a mark for each sequence: by how many nats the target prefers other ids in one place.
+
+    Sequences that it does not surprise stand at 0, those beyond `most` at the end.
+    """
+    left, right = float(_LABELS), WIDTH - 40.0
+    parts = []
+    for nats in range(0, int(most) + 1, 10):
+        x = left + (right - left) * nats / most
+        label = f"{nats} or more" if nats == int(most) else f"{nats} nats" if nats else "none"
+        parts += [text(x, _TOP + 12, label, 10, "middle", FAINT), line(x, _TOP + 18, x, _TOP + 22 + _ROW * len(rows))]
+    y = _TOP + 22.0
+    for provider, values in rows.items():
+        parts.append(text(left - 10, y + 16, _short(provider), anchor="end"))
+        for value in sorted(values):
+            x = left + (right - left) * min(max(value, 0.0), most) / most
+            parts.append(box(x - 1, y + 4, 2, _ROW - 10, RED if value > 0 else BLUE, f"{provider}: {value:.1f} nats"))
+        y += _ROW
+    return picture(WIDTH, y + 12, title, parts)
+
+
 def spend(rows: Sequence[Spend], title: str) -> str:
     """Dollars spent and reserved, each against its cap; a bar is as long as its cap."""
     room = WIDTH - _LABELS - 220

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -54,14 +54,23 @@ def running_sandbox(
     command = [sys.executable, "-m", "eagle_assets.sandbox.process", "--port", str(port)]
     command += ["--truth-file", str(truth_file), *(f"--fault={word}" for word in (faults or Faults()).words())]
     command += [f"--replay={replay}"] if replay is not None else []
+    with running(command) as base_url:
+        if not base_url:
+            raise SandboxFailed(f"the sandbox could not be started on port {port}; is the port taken?")
+        yield base_url
+
+
+@contextmanager
+def running(command: Sequence[str]) -> Iterator[str]:
+    """A process of this room beside this one; gives its first line, which is empty where it could not begin.
+
+    It ends with the block, and also when this process is killed: see `end_with_standard_input`.
+    """
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        base_url = process.stdout.readline().strip()
-        if not base_url:
-            raise SandboxFailed(f"the sandbox could not be started on port {port}; is the port taken?")
-        yield base_url
+        yield process.stdout.readline().strip()
     finally:
         process.stdin.close()
         try:
@@ -70,6 +79,11 @@ def running_sandbox(
             process.kill()
             process.wait()
         process.stdout.close()
+
+
+def end_with_standard_input() -> None:
+    """End this process when its standard input closes, as it does when the one that started it is gone."""
+    threading.Thread(target=_end_with_standard_input, daemon=True).start()
 
 
 def _end_with_standard_input() -> None:
@@ -84,7 +98,7 @@ def _main() -> None:
     parser.add_argument("--fault", action="append", default=[])
     parser.add_argument("--replay", type=Path)
     arguments = parser.parse_args()
-    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    end_with_standard_input()
     try:
         serve(
             arguments.port,

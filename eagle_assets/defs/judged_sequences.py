@@ -1,0 +1,138 @@
+"""`judged_sequences`: the sequences once the target model itself was asked how likely it finds them."""
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from eagle_assets.defs.columns import column_schema
+from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
+from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.presentation import judged_metadata
+from eagle_assets.defs.resources import Project
+from eagle_assets.lake import columns
+from eagle_assets.lake.audit import Input, require, require_all
+
+if TYPE_CHECKING:
+    from eagle_assets.judge.bench import Bench
+    from eagle_assets.judge.stage import Ruling, Stored
+
+NOT_JUDGED = "not judged: the datasets file names no judge, and nothing else needs one"
+
+_rulings: "dict[tuple[str, tuple[Input, ...]], Ruling]" = {}  # the last: the datasets of a run follow each other
+
+
+@dg.asset(
+    partitions_def=DATASETS,
+    deps=["token_sequences"],
+    group_name="reconstruction",
+    kinds={"parquet"},
+    tags={"stage": "judged_sequences"},
+    metadata={"dagster/column_schema": column_schema(columns.JUDGED_SEQUENCES)},
+    check_specs=blocking_checks(
+        "judged_sequences",
+        {"surprises_below_threshold": "The target model finds nearly all ids that are trusted likely."},
+        DATASETS,
+    ),
+)
+def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Events:
+    """The rows of `token_sequences` after the target model: what its likelihood settles, repairs or contradicts.
+
+    Only where the datasets file names a `judge`; else it is empty, and the shards are made without it. Conventions that
+    a provider's texts and counts leave open are decided over its responses of all datasets. Trusted ids that the target
+    finds far less likely than what servers are known to make of them are repaired, where exactly one reading is
+    plausible and explains everything that was seen, else `contradicted`. From where on is learnt from ids that are
+    proven. Nothing becomes `exact`.
+    """
+    judge = project.configuration.judge
+    if judge is None:
+        yield dg.MaterializeResult(
+            metadata={"judged by": NOT_JUDGED, "dagster/row_count": 0},
+            check_results=[
+                dg.AssetCheckResult(check_name="surprises_below_threshold", passed=True, description=NOT_JUDGED)
+            ],
+        )
+        return
+    from eagle_assets.judge.bench import Bench
+    from eagle_assets.judge.opening import opened
+    from eagle_assets.judge.questions import JudgeBusy, JudgeError
+    from eagle_assets.judge.scan import Scan
+    from eagle_assets.judge.stage import Hearing, counts_of, surprises_below_threshold
+    from eagle_assets.lake.version import new_version
+    from eagle_assets.openrouter.record_file import JournalError
+    from eagle_assets.targets.kimi import target_named
+
+    name, home, configuration = context.partition_key, project.home, project.configuration
+    target, limit = target_named(configuration.target), configuration.max_residual_error
+    concurrency, secret = configuration.concurrency, project.settings.judge_key
+    key = None if secret is None else secret.get_secret_value()
+    with (
+        refusals(JudgeBusy, JudgeError, JournalError),
+        new_version(home, "judged_sequences", name, context.run.run_id) as version,
+        home.locked("judge"),  # its scores have one writer
+        Bench(opened(judge, concurrency, key), home.root / "judge", concurrency) as bench,
+    ):
+        stored = _stored(project)
+        if name not in stored:
+            require(home, "token_sequences", name)  # says why
+        ruling = _ruling(context, project, bench, stored)
+        scan, of_dataset = Scan(bench, target), stored[name]
+        hearing = Hearing(ruling, scan, of_dataset, target, limit)
+        context.log.info(f"{name}: trusted sequences before the target: {scan.cost(hearing.trials)}")
+        scan.ask(hearing.trials)
+        tally = hearing.write(version)
+        shown = judged_metadata(version.rows(columns=["provider", "surprise", "log_likelihood", "output_ids"]), name)
+        audit = version.audit(
+            [surprises_below_threshold(tally, ruling.learnt, limit)],
+            [of_dataset.sequences],
+            counts_of(tally, ruling.learnt, bench),
+            vocabulary=of_dataset.sequences.audit.vocabulary,
+        )
+        sentences = "\n".join(f"- {sentence}" for sentence in tally.sentences(ruling.learnt, bench))
+        decided = "\n".join(
+            f"- {provider}: {a.chosen}, not {a.refuted} ({a.responses} responses, {a.nats:.1f} nats)"
+            for (_, provider, _), found in ruling.arbitrations.items()
+            for a in found
+        )
+        yield from events_of(
+            audit,
+            {
+                "judged by": bench.name,
+                "what it found": dg.MetadataValue.md(sentences),
+                "what it decided": dg.MetadataValue.md(decided or "nothing: no rival convention stood"),
+                **shown,
+            },
+        )
+
+
+def _stored(project: Project) -> "dict[str, Stored]":
+    """Every dataset whose sequences and responses may be read."""
+    from eagle_assets.judge.stage import Stored
+
+    datasets = list(project.configuration.datasets)
+    sequences, _ = require_all(project.home, "token_sequences", datasets)
+    return {
+        str(published.audit.dataset): Stored(
+            published, require(project.home, "raw_responses", str(published.audit.dataset))
+        )
+        for published in sequences
+    }
+
+
+def _ruling(
+    context: dg.AssetExecutionContext, project: Project, bench: "Bench", stored: "dict[str, Stored]"
+) -> "Ruling":
+    from eagle_assets.defs.judging import finder_of
+    from eagle_assets.judge.stage import Court
+    from eagle_assets.targets.kimi import target_named
+
+    configuration = project.configuration
+    learnt_from = (bench.name, tuple(found.sequences.as_input for found in stored.values()))
+    if learnt_from not in _rulings:
+        calibration = finder_of(project, is_own=False)[0].calibration
+        target = target_named(configuration.target)
+        court = Court(bench, target, stored, list(configuration.bought), calibration)
+        for sentence in court.cost():
+            context.log.info(sentence)
+        _rulings.clear()
+        _rulings[learnt_from] = court.sit()
+    return _rulings[learnt_from]
