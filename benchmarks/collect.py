@@ -47,6 +47,12 @@ def main() -> int:
         print(f"{name:<34}{cells}")
     print(f"\n{speed:.1f} times as many a second ({SPEED_TO_REACH:g} to reach); ", end="")
     print(f"{memory:.2f} times the memory at {many // FEW} times the responses ({MEMORY_TO_KEEP:g} at most)")
+    print(f"{plain['CPU ms'] / lot['CPU ms']:.1f} times as little CPU for each request")
+    if not arguments.quick:  # too few to tell what each costs from what the start does
+        seconds = {n: n / row["a second"] for n, row in ((FEW, few), (many, lot))}
+        steady = (many - FEW) / (seconds[many] - seconds[FEW])
+        start = seconds[FEW] - FEW / steady
+        print(f"once it is at work {steady / plain['a second']:.1f} times as many; its start takes {start:.1f} s")
     return int(speed < SPEED_TO_REACH or (not arguments.quick and memory > MEMORY_TO_KEEP))
 
 
