@@ -36,8 +36,8 @@ def _asked_again(retries: Sequence[Mapping[str, Any]]) -> str:
         causes[_cause(row["status"])] += row["attempts"]
     said = ", ".join(f"{number} × {cause}" for cause, number in causes.most_common())
     without = sum(row["prompts_without_answer"] for row in retries)
-    ended = f"{without} of the prompts got no answer" if without else "each prompt got its answer"
-    return f"{causes.total()} attempts failed on the way and were made again ({said}): {ended}."
+    ended = f"all but {without} of these prompts" if without else "each of these prompts"
+    return f"{causes.total()} attempts failed on the way ({said}); asked again, {ended} got an answer."
 
 
 def _cause(status: int | None) -> str:
