@@ -126,8 +126,8 @@ def test_what_a_run_met_is_said_in_a_line_each() -> None:
     lines = list(incidents(calibration, retries, [row, {**row, "dataset": "B8", "beyond_budget": None}], {"B7": 0.15}))
     assert lines == [
         "Calibration refused 1 of 2 providers, which were never asked: b (requantised weights (fp4)).",
-        "3 attempts failed on the way (2 × HTTP 429, 1 × an error or a cut inside 200); asked again, all but 1 of these "
-        "prompts got an answer.",
+        "3 attempts failed on the way (2 × HTTP 429, 1 × an error or a cut inside 200); asked again, all but 1 of "
+        "these prompts got an answer.",
         "B7 may cost $0.15, and its buying ended there: 20 of 30 prompts were answered for $0.1300, 10 found no room "
         "for their worst case, and what was bought went on into the shards.",
     ]
