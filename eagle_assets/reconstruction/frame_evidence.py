@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -76,9 +77,9 @@ class FrameEvidence:
 def _fields(reading: Reading, inversion: Inversion) -> list[tuple[str, FieldFrames]] | None:
     """Each text of the inversion, in order, with its frames; None where the deltas are not those of its texts."""
     shown, output = inversion.shown, inversion.output
-    deltas: dict[tuple[str, int | None], list[str]] = {}
-    for delta in reading.response.deltas:
-        deltas.setdefault((delta.field, delta.call), []).append(delta.text)
+    deltas: dict[tuple[str, int | None], list[str]] = defaultdict(list)
+    for field_name, text_of_delta, call, _ in reading.response.deltas:
+        deltas[field_name, call].append(text_of_delta)
     answer_field = "reasoning" if "content_in_reasoning" in inversion.codes else "content"
     wanted: list[tuple[tuple[str, int | None], str | None, str | None]] = []
     if shown.reasoning is not None:
