@@ -12,7 +12,8 @@ from eagle_assets.judge.variants import KINDS, Kind
 from eagle_assets.reconstruction.losses import Rate
 
 LEAST = 4.6
-"""Nats: less than that other ids are a hundred times likelier is no alarm."""
+"""Nats: less than that other ids are a hundred times likelier is no alarm. Of what the target itself generates no more
+than one in a hundred goes so far for any one variant (Markov's inequality), however few sequences are proven."""
 
 FALSE_ALARMS = 0.01
 """Share of right sequences that may be alarmed, over all kinds of variants together."""
@@ -43,6 +44,11 @@ class Threshold:
 
     def is_alarming(self, surprise: Surprise) -> bool:
         return bool(self.alarms(surprise) or self.impossible(surprise))
+
+    @property
+    def keeps_promise(self) -> bool:
+        """Whether enough is proven for false alarms to be as rare as they should be."""
+        return self.proven > 0 and self.expected <= FALSE_ALARMS
 
     @property
     def can_judge(self) -> bool:

@@ -81,7 +81,7 @@ def judged(
     """The verdict on `found`, which is `before` or what the judge settled it to be, in the light of its surprise.
 
     Alarmed ids are `contradicted`, with the place; unless exactly one of the likelier variants is plausible and
-    explains all that was seen too: then they are repaired.
+    explains all that was seen too, and enough is proven to trust an alarm so far: then they are repaired.
     """
     if surprise is None or found.output_ids is None or not threshold.can_judge or not threshold.is_alarming(surprise):
         return Judged(found, before, surprise)
@@ -97,7 +97,7 @@ def judged(
     evidence = {**found.evidence, "judge": where}
     repaired = best.variant.applied_to(found.output_ids)
     rivals = [w for w in surprise.variants if w is not best and w.nats > best.nats - LEAST]
-    if not rivals and explains(repaired):
+    if not rivals and threshold.keeps_promise and explains(repaired):
         given = Candidate(found.output_ids, str(found.evidence.get("convention", "")), 0)
         reasons = (f"repaired_by_the_target: {where}", *found.reasons)
         after = replace(found, output_ids=repaired, reasons=reasons, evidence=evidence, candidates=(given,))

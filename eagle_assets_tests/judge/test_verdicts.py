@@ -61,6 +61,11 @@ def test_a_token_that_cannot_have_been_drawn_contradicts_where_that_was_seen_to_
     assert threshold_of([surprise(cuts=True), impossible]).impossible(impossible) == ()
 
 
+def test_nothing_is_repaired_where_too_little_is_proven() -> None:
+    few = Threshold(dict.fromkeys(KINDS, 5.0), proven=60, expected=0.08)
+    assert after(surprise(9.0), True, few).verdict == "contradicted"
+
+
 def test_nothing_is_alarmed_where_nothing_is_proven() -> None:
     assert after(surprise(50.0), True, threshold_of([])) == found()
 
