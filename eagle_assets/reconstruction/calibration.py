@@ -108,7 +108,7 @@ class GroupCalibration:
 
         A few closed counts of responses with calls are enough for the others to speak for them too.
         """
-        speaks_for_all = self.measured[1] >= 3 if has_calls else True
+        speaks_for_all = self.closed[1] >= 3 if has_calls else True
         return Rate(0, sum(self.measured) if speaks_for_all else self.measured[has_calls]).estimate
 
 

@@ -20,7 +20,7 @@ from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewr
 from eagle_assets.serving.servers import KNOWN_SERVERS, Server
 
 _OF_A_KIND = 6  # answers of a model, with calls or without, that are enough to tell servers apart
-_MOST_TOKENS = 1000  # longer answers say no more, and take longer
+_MOST_TOKENS = 600  # longer answers say no more, and take longer
 _REFUTED_BY = 3  # answers that another server sends to the letter and this one does not
 _ENOUGH, _SHARE = 4, 0.6  # answers that a server must send to the letter, of those that have a candidate
 _ENOUGH_OF_A_MODEL = 2  # of these: a provider may run another server for another model
