@@ -21,6 +21,7 @@ from eagle_assets.serving.servers import KNOWN_SERVERS, Server
 
 _OF_A_KIND = 6  # answers of a model, with calls or without, that are enough to tell servers apart
 _MOST_TOKENS = 600  # longer answers say no more, and take longer
+_MOST_CANDIDATES = 4  # of an answer; one that may be so many things tells nothing
 _REFUTED_BY = 3  # answers that another server sends to the letter and this one does not
 _ENOUGH, _SHARE = 4, 0.6  # answers that a server must send to the letter, of those that have a candidate
 _ENOUGH_OF_A_MODEL = 2  # of these: a provider may run another server for another model
@@ -91,6 +92,8 @@ Candidates = Sequence[tuple[Reading, Sequence[list[int]]]]
 
 def standing_servers(answers: Candidates, servers: Sequence[Server]) -> tuple[Server, ...]:
     """The servers that these answers leave standing; none where no server sends most of them."""
+    if len(answers) < _ENOUGH:
+        return ()
     sent = dict.fromkeys(servers, 0)
     for answer in answers:
         for server in sent:
@@ -131,7 +134,8 @@ def _candidates(readings: Iterable[Reading], calibration: Calibration) -> Candid
         assert situation is not None
         group = calibration.of(situation.target.name, reading.provider, situation.streamed)
         texts = EncodedTexts(situation.target.vocabulary)
-        closing = [i.ids(texts, situation) for i in find_inversions(reading, group, texts) if i.closes]
-        if closing:
-            found.append((reading, closing))
+        closing = (tuple(i.ids(texts, situation)) for i in find_inversions(reading, group, texts) if i.closes)
+        distinct = [list(ids) for ids in dict.fromkeys(closing)]
+        if 0 < len(distinct) <= _MOST_CANDIDATES:
+            found.append((reading, distinct))
     return found
