@@ -91,6 +91,8 @@ class _Case:
         self._inversions = find_inversions(reading, self._group, texts)
         self._servers = servers_of(group, bool(reading.response.tool_calls))
         self._served = False  # whether a server that the provider may run sends the inversions to the letter
+        # Ids that a server of some kind streams one a step, if none that is known, with the tokens that stray.
+        self._nearer: list[tuple[list[int], int]] = []
         self._evidence = _plain_evidence(reading)
         self._evidence["prompt"] = f"{prompt.verdict}: {prompt.reason}"
 
@@ -177,6 +179,7 @@ class _Case:
                 continue
             ids, solution, whole = found
             if not solution.unique and not self._is_what_a_server_held_back(ids, solution.strays):
+                self._nearer.append((ids, solution.strays))
                 continue
             self._evidence["frames"] = "one token a step"
             rivals = rival_candidates(closing, self._texts, self._situation)
@@ -204,8 +207,11 @@ class _Case:
         inversion, solution = found
         self._evidence["frames"] = "one token a step"
         self._evidence["servers"] = [server.name for server in self._servers]
-        if not solution.clear:
-            return self._say("unverified", inversion, ["several_segmentations"], output_ids=solution.ids)
+        # The list of known servers is not closed: ids that stray less from the canonical ones stand against it.
+        nearer = [ids for ids, strays in self._nearer if strays < solution.strays]
+        if nearer or not solution.clear:
+            rivals = [Candidate(ids, inversion.hypothesis.name, 0) for ids in nearer]
+            return self._say("unverified", inversion, ["several_segmentations"], rivals, solution.ids)
         self._served = True
         inversion = replace(inversion, difference=0)
         doubt = self._doubts(inversion, [])

@@ -20,7 +20,7 @@ from eagle_assets.reconstruction.search.segmentations import TooManySteps, strea
 from eagle_assets.reconstruction.search.served_by import frames_of, sends
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.convention import Convention
-from eagle_assets.serving.conventions import BARE_TOOL_IDS
+from eagle_assets.serving.conventions import BARE_TOOL_IDS, VERBATIM
 from eagle_assets.serving.gateway import leaves_stop_uncounted, rewrites_calls
 from eagle_assets.serving.served import Situation
 from eagle_assets.serving.servers import (
@@ -127,6 +127,18 @@ def test_what_nothing_speaks_against_no_server_settles() -> None:
     alike = [Truth(output_of(said, said), K2_5_STREAM) for said in ("The sum is five.", "Here it is.") * 6]
     for result in verdicts(alike, VLLM_0_33):
         assert result.verdict == "unverified"
+
+
+def test_no_server_speaks_against_ids_that_stray_less() -> None:
+    # A token that ends inside a character: another server shows at once what came before it, SGLang holds it back.
+    asked = Truth(output_of("They ask for the meaning of \u0645\u0627\u0630\u0627 here.", "Gladly."), K2_5_STREAM)
+    served_early = exchanges([*some_outputs(30, 5, streamed=True), asked], VERBATIM)
+    calibration = calibrate(served_early)
+    assert SGLANG_0_5_23.name in calibration.groups[K2_5.name, "Lakeside", True].servers
+    *_, result = reconstruct(served_early, calibration)
+    assert result.verdict == "unverified"
+    assert "several_segmentations" in result.reasons
+    assert asked.ids in [candidate.output_ids for candidate in result.candidates]
 
 
 # Streams of one token a step
