@@ -74,7 +74,7 @@ class _Case:
         for exchange, before, after in self.verdicts():
             trial = trial_of(after, exchange.request, self.target)
             surprise = scan.surprise_of(trial) if trial is not None else None
-            if not is_open_to_doubt(after):
+            if not is_open_to_doubt(after, self.target.vocabulary):
                 yield Judged(after, before, surprise)
             else:
                 explains = explaining(read(exchange), after, hypotheses)

@@ -133,7 +133,7 @@ class Hearing:
             before, trial = reconstruction_of(row), self._trial(after, response)
             surprise = self._scan.surprise_of(trial) if trial is not None else None
             found = Judged(after, before, surprise)
-            if surprise is not None and is_open_to_doubt(after):
+            if surprise is not None and is_open_to_doubt(after, self._target.vocabulary):
                 explains = explaining(read(exchange_of_row(response)), after, hypotheses)
                 found = judged(before, after, surprise, threshold, explains)
             yield judged_row(row, tally.noted(found))

@@ -70,9 +70,9 @@ def is_proven(found: Reconstruction, vocabulary: Vocabulary) -> bool:
     return found.verdict == "exact" and ids is not None and is_canonical(ids, vocabulary) is True
 
 
-def is_open_to_doubt(found: Reconstruction) -> bool:
-    """Whether a surprise may change the verdict: not where the ids are proven."""
-    return found.verdict == "consistent"
+def is_open_to_doubt(found: Reconstruction, vocabulary: Vocabulary) -> bool:
+    """Whether a surprise may change the verdict. It may not where there is better evidence of the very tokens."""
+    return found.verdict == "consistent" and is_canonical(found.output_ids or (), vocabulary) is not False
 
 
 def judged(

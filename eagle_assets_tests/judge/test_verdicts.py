@@ -87,11 +87,11 @@ def test_only_trusted_outputs_of_the_target_with_a_prompt_go_before_it() -> None
     assert trial_of(Reconstruction("e", "exact", [1], [2], model="moonshotai/kimi-k2-0905"), {}, TARGET) is None
 
 
-def test_only_what_is_proven_is_beyond_doubt() -> None:
+def test_better_evidence_is_not_overruled() -> None:
     vocabulary = TARGET.vocabulary
     off = [*TARGET.vocabulary.encode("It"), *TARGET.vocabulary.encode(" i"), *TARGET.vocabulary.encode("s 7.")]
-    assert is_open_to_doubt(Reconstruction("e", "consistent", CANONICAL))
-    assert is_open_to_doubt(Reconstruction("e", "consistent", off))
-    assert not is_open_to_doubt(Reconstruction("e", "exact", CANONICAL))
+    assert is_open_to_doubt(Reconstruction("e", "consistent", CANONICAL), vocabulary)
+    assert not is_open_to_doubt(Reconstruction("e", "exact", CANONICAL), vocabulary)
+    assert not is_open_to_doubt(Reconstruction("e", "consistent", off), vocabulary)
     assert is_proven(Reconstruction("e", "exact", CANONICAL), vocabulary)
     assert not is_proven(Reconstruction("e", "exact", off), vocabulary)
