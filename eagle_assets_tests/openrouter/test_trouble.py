@@ -105,7 +105,7 @@ def test_an_outage_ends_the_run_before_it_eats_the_budget(tmp_path: Path) -> Non
 
 def test_an_overloaded_server_is_asked_less(tmp_path: Path) -> None:
     texts = [f"p{i}" for i in range(60)]
-    with serving(Router({text: ["429"] for text in texts[20:30]}, pause=0.02)) as router:
+    with serving(Router({text: ["429"] for text in texts[40:50]}, pause=0.05)) as router:
         shown: list[Any] = []
         summary = collect(tmp_path, router, *texts, concurrency=32, on_progress=shown.append)
     assert summary.answered == 60

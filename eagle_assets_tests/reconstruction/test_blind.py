@@ -258,7 +258,7 @@ def test_the_queries_state_it_by_server_and_by_dataset(measured: Home) -> None:
 def page(home: Home, doubtful: list[dict[str, Any]]) -> str:
     output = StringIO()
     blind = run_query(home, "blind_error").as_objects()
-    for part in closing_page([], [], {}, (0, 0), blind, doubtful, [], home.root, home.root):
+    for part in closing_page([], [], {}, (0, 0), blind, doubtful, [], [], home.root, home.root):
         Console(file=output, width=200).print(part)
     return " ".join(output.getvalue().split())
 
