@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from eagle_assets.defs.outcomes import Group, Outcome
 from eagle_assets.openrouter.progress import Progress
+from eagle_assets.reconstruction.workers import end_with_parent
 
 if TYPE_CHECKING:
     from eagle_assets.defs.progress import OnProgress
@@ -89,20 +89,13 @@ _reports: SimpleQueue[Progress]  # of this process, when it is a lane
 
 def _start_lane(reports: SimpleQueue[Progress]) -> None:
     global _reports
-    from eagle_assets.defs import execution  # noqa: F401 (seconds, while another lane is at work)
-
-    _reports = reports
+    end_with_parent()
     os.setsid()  # a terminal's Ctrl-C comes by way of the first process, once
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # between two runs; during one Dagster has its own handlers
-    threading.Thread(target=_end_with_the_first_process, daemon=True).start()
+    from eagle_assets.defs import execution  # noqa: F401 (seconds, while another lane is at work)
 
-
-def _end_with_the_first_process() -> None:
-    first = multiprocessing.parent_process()
-    assert first is not None
-    first.join()
-    os.kill(os.getpid(), signal.SIGKILL)
+    _reports = reports
 
 
 def _execute_in_lane(group: Group) -> list[Outcome]:

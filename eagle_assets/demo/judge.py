@@ -16,15 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle_assets.configuration import PACKAGED_DATASETS_FILE, load_configuration
+from eagle_assets.demo.score import TRUTH
 from eagle_assets.lake.home import Home
 from eagle_assets.reconstruction.verdict import VERDICTS
 
-_CHANGED = """
-WITH truth AS (
-    SELECT * FROM read_json(
-        $truth, format = 'newline_delimited', columns = {exchange_id: 'VARCHAR', true_ids: 'INTEGER[]'}
-    )
-)
+_CHANGED = f"""
 SELECT
     verdict_before,
     j.verdict,
@@ -33,7 +29,7 @@ SELECT
     count(*) FILTER (j.output_ids = true_ids)
 FROM judged_sequences j
 JOIN token_sequences t USING (exchange_id)
-JOIN truth USING (exchange_id)
+JOIN {TRUTH} USING (exchange_id)
 GROUP BY ALL
 """
 

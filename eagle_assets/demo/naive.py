@@ -6,18 +6,17 @@ from pathlib import Path
 
 import duckdb
 
+from eagle_assets.demo.score import TRUTH
 from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.wire import Response, read_response
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.target import Target
 
-_ANSWERED = """
+_ANSWERED = f"""
 SELECT raw_responses.*, true_ids
 FROM raw_responses
-JOIN read_json(
-    $truth, format = 'newline_delimited', columns = {exchange_id: 'VARCHAR', true_ids: 'INTEGER[]'}
-) USING (exchange_id)
+JOIN {TRUTH} USING (exchange_id)
 WHERE outcome = 'answered'
 """
 

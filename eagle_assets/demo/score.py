@@ -10,19 +10,19 @@ import duckdb
 
 from eagle_assets.lake.home import Home
 
-_SCORE = """
-WITH truth AS (
-    SELECT * FROM read_json(
-        $truth, format = 'newline_delimited', columns = {exchange_id: 'VARCHAR', true_ids: 'INTEGER[]'}
-    )
-)
+TRUTH = """
+read_json($truth, format = 'newline_delimited', columns = {exchange_id: 'VARCHAR', true_ids: 'INTEGER[]'})
+"""
+"""The table that is the file `$truth`."""
+
+_SCORE = f"""
 SELECT
     verdict,
     count(*),
     count(*) FILTER (output_ids = true_ids),
     count(*) FILTER (output_ids <> true_ids)
 FROM token_sequences
-JOIN truth USING (exchange_id)
+JOIN {TRUTH} USING (exchange_id)
 GROUP BY verdict
 """
 

@@ -35,6 +35,7 @@ class Survey:
 def survey(paths: Iterable[Path]) -> Survey:
     """Look through files once. Groups are told apart by their bytes, which need be right only as a rule."""
     paths = list(paths)
+    number_of = {path: number for number, path in enumerate(paths)}
     groups: dict[tuple[bytes, bool], int] = {}
     group_of, places = array("L"), array("Q")  # of each line; a place is the file, the start and the number in the file
     pieces: list[Span] = []
@@ -43,7 +44,7 @@ def survey(paths: Iterable[Path]) -> Survey:
         provider = _PROVIDER.search(line)
         key = (provider[1] if provider else b"", _STREAMED.search(line) is not None)
         group_of.append(groups.setdefault(key, len(groups)))
-        places.extend((paths.index(span.path), span.start, span.number))
+        places.extend((number_of[span.path], span.start, span.number))
         if size >= _BYTES_OF_A_PIECE or pieces[-1].lines == _LINES_OF_A_PIECE or pieces[-1].path != span.path:
             pieces.append(span)
             size = 0

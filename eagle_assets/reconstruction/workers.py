@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -42,13 +44,25 @@ def workers(start: Callable[[], object], worth_it: bool = True) -> Iterator[Work
         yield Workers(None)
         return
     context = multiprocessing.get_context("spawn")  # the encoder's threads do not survive a fork
-    processes = ProcessPoolExecutor(cores(), context)
+    processes = ProcessPoolExecutor(cores(), context, end_with_parent)
     try:
         for _ in range(cores()):
             processes.submit(start)
         yield Workers(processes)
     finally:
         processes.shutdown(wait=False, cancel_futures=True)
+
+
+def end_with_parent() -> None:
+    """Have this process killed once the one that started it has ended in whatever way: a pool's would wait for ever."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def cores() -> int:
