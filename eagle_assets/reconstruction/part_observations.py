@@ -22,20 +22,13 @@ from eagle_assets.lake.kept import Part
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
-from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.observation import Observation, observe
-from eagle_assets.reconstruction.prompts import (
-    TEMPLATE,
-    PromptObservation,
-    calibrate_prompts,
-    kind_of,
-    observe_prompt,
-)
+from eagle_assets.reconstruction.observation import Observation
+from eagle_assets.reconstruction.prompts import PromptObservation, calibrate_prompts, kind_of
 from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.reconstruct import observed_in
 from eagle_assets.reconstruction.sampling import MOST_OF_A_GROUP
 from eagle_assets.reconstruction.search.deployments import Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.stored import exchange_of_row
-from eagle_assets.targets.kimi import kimi_vocabulary
 
 MOST_PROMPTS_OF_A_GROUP = 64
 """Rendered prompts of a group that are enough to see how a provider renders them."""
@@ -148,9 +141,7 @@ def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]
                 continue
             _, place, group = keys[number]
             is_rendered = place % rendered[group] == 0
-            prompt = observe_prompt(reading) if is_rendered else None
-            offset = None if prompt is None else prompt.differences[TEMPLATE]
-            observation = observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset)
+            observation, prompt = observed_in(reading, is_rendered)
             exchange = reading.exchange if is_rendered and sample_kind(reading) is not None else None
             yield Seen(place, group, row["exchange_id"], reading.exchange.order, observation, prompt, exchange)
 

@@ -78,12 +78,17 @@ def seen_in(exchanges: Iterable[Exchange]) -> Iterator[Seen]:
             continue
         group = (situation.target.name, reading.provider, situation.streamed, kind_of(reading.exchange.request))
         of_group[group] += 1
-        prompt = observe_prompt(reading) if of_group[group] <= _PROMPTS_PER_GROUP else None
-        offset = None if prompt is None else prompt.differences[TEMPLATE]
-        observation = observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset)
+        observation, prompt = observed_in(reading, of_group[group] <= _PROMPTS_PER_GROUP)
         sampled = sample_kind(reading)
         is_one = sampled is not None and samples.add(sampled, reading.exchange)
         yield Seen(group, observation, prompt, (sampled, reading.exchange) if is_one and sampled else None)
+
+
+def observed_in(reading: Reading, is_rendered: bool) -> tuple[Observation | None, PromptObservation | None]:
+    """What a usable response says of its convention, and, where its prompt is to be rendered, what that says."""
+    prompt = observe_prompt(reading) if is_rendered else None
+    offset = None if prompt is None else prompt.differences[TEMPLATE]
+    return observe(reading, reading.layouts[0], EncodedTexts(kimi_vocabulary()), offset), prompt
 
 
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
