@@ -54,10 +54,12 @@ def doubts(
     group: GroupCalibration | None,
     edges: Mapping[Edge, EdgeView],
     served: bool,
+    index_kept: bool,
 ) -> Doubts:
     """What speaks against trusting `best`; `rivals` are the candidates whose counts close, if they are several.
 
     `served`: a server that the provider may run sends the response to the letter, which settles how it was served.
+    `index_kept`: the calls have the numbers that the model gave them.
     """
     found = Doubts()
     unsettled = None if served else what_is_unsettled(group, bool(reading.response.tool_calls))
@@ -75,7 +77,7 @@ def doubts(
         differs = best.reasoning_surplus - expected
         found.reasons += [f"reasoning_tokens_differ: {differs:+d}"] if differs else []
     if group is not None and unsettled is None:
-        found.exposure = _exposure(reading, group, edges)
+        found.exposure = _exposure(reading, group, edges, index_kept)
     return found
 
 
@@ -105,7 +107,7 @@ def _rivalry(best: Inversion) -> str:
     return "leading_blank_undecided" if blank else "rival_conventions"
 
 
-def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, EdgeView]) -> Exposure:
+def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, EdgeView], index_kept: bool) -> Exposure:
     assert reading.situation is not None
     unseen = {
         edge: tuple(position for position, change in enumerate(view.with_lost) if change == 0)
@@ -113,7 +115,7 @@ def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, Ed
         if stripped_as(edge) in group.losses
     }
     calls = len(reading.response.tool_calls)
-    numbered = calls and not group.tool_ids_kept
+    numbered = calls and not index_kept
     return Exposure(
         lost={edge: positions for edge, positions in unseen.items() if positions},
         has_calls=bool(calls),

@@ -15,7 +15,7 @@ from eagle_assets.reconstruction.inversion import Inversion, find_inversions, ri
 from eagle_assets.reconstruction.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.search.deployments import servers_named, servers_of
+from eagle_assets.reconstruction.search.deployments import keeps_index, servers_named, servers_of
 from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmentation
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
 from eagle_assets.reconstruction.search.variants import sent_variants
@@ -289,7 +289,12 @@ class _Case:
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
         losing = self._group.edges_that_may_lose if self._group is not None else ()
-        return doubts(self._reading, best, rivals, self._group, self._edges(losing), self._served)
+        kept = self._group is not None and (self._group.tool_ids_kept or self._servers_keep_index())
+        return doubts(self._reading, best, rivals, self._group, self._edges(losing), self._served, kept)
+
+    def _servers_keep_index(self) -> bool:
+        target, streamed = self._reading.target_name, self._situation.streamed
+        return bool(self._servers) and all(keeps_index(server, target, streamed) for server in self._servers)
 
     def _edges(self, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
         return edge_views(self._reading, self._reading.layouts[0], wanted)

@@ -16,9 +16,12 @@ from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.files import read_calibration, write_calibration
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.search.deployments import keeps_index
 from eagle_assets.reconstruction.search.segmentations import TooManySteps, streamed_segmentation
 from eagle_assets.reconstruction.search.served_by import frames_of, sends
+from eagle_assets.reconstruction.search.uncoerced import spellings_before_coercion
 from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.serving.coercion import coerced_to_schema
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import BARE_TOOL_IDS, VERBATIM
 from eagle_assets.serving.gateway import leaves_stop_uncounted, rewrites_calls
@@ -202,6 +205,69 @@ def test_arguments_that_the_server_filled_in_or_cut(arguments: str) -> None:
     assert result.output_ids == truth.ids
     assert result.reasons[0] in ("tool_index_unproven", "count_closes", "one_token_steps")
     assert result.evidence["servers"] == ["SGLang 0.5.23"]
+
+
+# What a server writes anew
+
+
+SET = {"type": "function", "function": {"name": "set", "parameters": {"type": "object", "properties": {}}}}
+SET["function"]["parameters"]["properties"] = {"ratio": {"type": "number"}, "label": {"type": "string"}}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('{"ratio":1.0,"label":"a b"}', '{"ratio": 1, "label": "a b"}'),
+        ('{"label":"a b","ratio":"0.5"}', '{"label": "a b", "ratio": 0.5}'),
+        ('{"label":7,"more":[1,{"x":null}]}', '{"label": "7", "more": [1, {"x": null}]}'),
+    ],
+)
+def test_compact_arguments_that_disagreed_with_the_schema(written: str, shown: str) -> None:
+    assert coerced_to_schema(written, "set", (SET,)) == shown
+    spellings = spellings_before_coercion(shown, "set", (SET,))
+    assert written in spellings
+    assert {coerced_to_schema(spelling, "set", (SET,)) for spelling in spellings} == {shown}
+
+
+def test_compact_arguments_that_the_count_tells_apart() -> None:
+    written = '{"ratio":1.0,"label":"a b"}'
+    truth = Truth(output_of("Let me see", "", [("functions.set:0", written)]), Situation(K2_5, True, (SET,)))
+    known = calibrate(served(some_outputs(60, 7), VLLM_0_33))
+    (result,) = reconstruct(served([truth], VLLM_0_33), known)
+    assert (result.verdict, result.output_ids) == ("consistent", truth.ids)
+
+
+def test_what_may_be_a_mistake_or_anything_else_is_not_trusted() -> None:
+    written = '{"ratio": 1.0, "label": "a b"}'
+    truth = Truth(output_of("Let me see", "", [("functions.set:0", written)]), Situation(K2_5, True, (SET,)))
+    (result,) = reconstruct(served([truth], VLLM_0_33), calibrate(served(some_outputs(60, 7), VLLM_0_33)))
+    assert result.verdict == "contradicted"
+
+
+@pytest.mark.parametrize("arguments", ["{}", "[1]", '{"ratio":1}', '{"label": "seven"}', "{", '{"ratio": 0.5, }'])
+def test_arguments_that_no_schema_changed(arguments: str) -> None:
+    assert spellings_before_coercion(arguments, "set", (SET,)) == []
+
+
+# Whose numbers the calls have
+
+
+@pytest.mark.parametrize("server", KNOWN_SERVERS, ids=lambda server: server.name)
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_whether_a_server_keeps_the_model_s_numbers(server: Server, streamed: bool) -> None:
+    keeps = server.name.startswith("vLLM") or (server.name != SGLANG_0_5_23.name and not streamed)
+    assert keeps_index(server, K2_5.name, streamed) == keeps
+
+
+@pytest.mark.parametrize(("server", "proven"), [(VLLM_0_33, True), (SGLANG_0_5_23, False)], ids=["kept", "numbered"])
+def test_numbers_are_the_model_s_where_its_server_keeps_them(server: Server, proven: bool) -> None:
+    calls = [(f"functions.look_up:{i}", '{"q": "a"}') for i in range(4)]
+    truth = Truth(output_of("Let me see", "I look", calls), K2_5_STREAM)
+    known = calibrate(served(some_outputs(60, 7, streamed=True), server))
+    (result,) = reconstruct(served([truth], server), known)
+    assert result.output_ids == truth.ids
+    assert (result.verdict == "consistent") == proven
+    assert ("tool_index_unproven" in result.reasons) != proven
 
 
 def test_what_the_server_would_have_sent_otherwise_is_not_trusted() -> None:

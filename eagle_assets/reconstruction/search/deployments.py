@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, GroupKey
@@ -17,7 +18,10 @@ from eagle_assets.reconstruction.inversion import find_inversions
 from eagle_assets.reconstruction.reading import Reading, read
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewrites_calls, trims
+from eagle_assets.serving.output import Call, Ids, Output, join_output
+from eagle_assets.serving.served import Situation
 from eagle_assets.serving.servers import KNOWN_SERVERS, Server
+from eagle_assets.targets.kimi import target_named
 
 _OF_A_KIND = 6  # answers of a model, with calls or without, that are enough to tell servers apart
 _MOST_TOKENS = 600  # longer answers say no more, and take longer
@@ -112,6 +116,20 @@ def servers_of(group: GroupCalibration | None, has_calls: bool) -> tuple[Server,
 def servers_named(names: Sequence[str]) -> tuple[Server, ...]:
     """The known servers of these names."""
     return tuple(server for server in (*KNOWN_SERVERS, *BEHIND_GATEWAYS) if server.name in names) if names else ()
+
+
+@cache
+def keeps_index(server: Server, target_name: str, streamed: bool) -> bool:
+    """Whether the server reports the numbers that the model gives its calls: asked of its model, with a call whose
+    number is none that a server would give."""
+    target = target_named(target_name)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    thinks = target.thinking != "never"
+    said = Output(False, "A." if thinks else None, thinks, "", True, (Call("functions.f:7", "{}", True),), True, True)
+    ids: Output[Ids] = said.over(lambda text: tuple(target.vocabulary.encode(text)))
+    situation = Situation(target, thinks, (tool,), 0, streamed)
+    (call,) = server.render(join_output(ids, target.markers), situation).message.tool_calls
+    return call.id == "functions.f:7"
 
 
 def _sent(server: Server, answers: Candidates) -> int:

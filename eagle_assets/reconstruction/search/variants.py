@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.inversion import Inversion
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.search.served_by import sends
+from eagle_assets.reconstruction.search.uncoerced import spellings_before_coercion
+from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, Output
 from eagle_assets.serving.servers import Server
 
 _MOST_EMPTY = 4  # calls whose `{}` may be the server's own
+_MOST_SPELLINGS = 256  # of the arguments of all calls together
 
 
 def sent_variants(
@@ -47,6 +51,8 @@ def _variants(output: Output[str], reading: Reading) -> Iterator[Output[str]]:
     late = _content_after_calls(reading)
     if late:
         yield _with_marker_in_arguments(output, late, reading)
+    if not reading.response.streamed:
+        yield from _before_coercion(output, reading)
 
 
 def _without_filled_in_arguments(output: Output[str]) -> Iterator[Output[str]]:
@@ -56,6 +62,22 @@ def _without_filled_in_arguments(output: Output[str]) -> Iterator[Output[str]]:
         emptied = {i for i, one in zip(empty, chosen, strict=True) if one}
         if emptied:
             yield replace(output, calls=tuple(_emptied(c) if i in emptied else c for i, c in enumerate(output.calls)))
+
+
+def _before_coercion(output: Output[str], reading: Reading) -> Iterator[Output[str]]:
+    """Calls whose arguments disagreed with the tool's schema, which vLLM makes agree in unstreamed answers."""
+    assert reading.situation is not None
+    tools = reading.situation.tools
+    spellings = [
+        [call.arguments, *spellings_before_coercion(call.arguments or "", name_in(call.header), tools)]
+        for call in output.calls
+    ]
+    if prod(map(len, spellings)) > _MOST_SPELLINGS:
+        return
+    for chosen in product(*spellings):
+        calls = tuple(replace(c, arguments=arguments) for c, arguments in zip(output.calls, chosen, strict=True))
+        if calls != output.calls:
+            yield replace(output, calls=calls)
 
 
 def _emptied(call: Call[str]) -> Call[str]:
