@@ -34,8 +34,6 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
     `judged_sequences` where the datasets file names a judge, else from `token_sequences`; refused where that has no
     good and current audit.
     """
-    import pyarrow.compute as pc
-
     from eagle_assets.lake.version import new_version
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.training.shard_parts import write_shards
@@ -49,8 +47,6 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
         published = require(project.home, "token_sequences" if judge is None else "judged_sequences", dataset)
         size = target_named(project.configuration.target).vocabulary.size
         shards = write_shards(version, published, dataset, size)
-        ids = (batch["input_ids"] for batch in version.batches(columns=["input_ids"]))
-        lengths = [length for column in ids for length in pc.list_value_length(column).to_pylist()]
         audit = version.audit(shards.checks, [published], shards.counts, vocabulary=published.audit.vocabulary)
         judged = {"judged by the target": "no: the datasets file names no judge" if judge is None else judge.kind}
-        yield from events_of(audit, {**shards_metadata(lengths, dataset), **judged})
+        yield from events_of(audit, {**shards_metadata(shards.row_tokens, dataset), **judged})

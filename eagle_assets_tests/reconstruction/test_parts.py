@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -87,6 +88,8 @@ def shards(home: Home) -> Audit:
     with new_version(home, "training_shards", "B3") as version:
         sequences = require(home, "token_sequences", "B3")
         made = write_shards(version, sequences, "B3", K2_5.vocabulary.size)
+        lengths = [pc.list_value_length(batch["input_ids"]).to_pylist() for batch in version.batches()]
+        assert made.row_tokens == [length for batch in lengths for length in batch]
         return version.audit(made.checks, [sequences], made.counts)
 
 
