@@ -135,14 +135,19 @@ class Calibration:
                 return group
         return self.groups.get(key)
 
-    def loss_error(self, group: GroupCalibration, model: str, edge: Edge, losable: Iterable[int]) -> float:
-        """The probability that one of these LOSABLEs was lost at an edge. No provider loses more than the model writes.
+    def loss_error(
+        self, group: GroupCalibration, model: str, edge: Edge, losable: Iterable[int], unusual: bool
+    ) -> float:
+        """The probability that one of these LOSABLEs was lost at an edge, where it leaves no trace: held against that
+        nothing was written there, as any other white space would show. No provider loses more than the model writes.
 
-        `edge` is one of the group's `edges_that_may_lose`.
+        `edge` is one of the group's `edges_that_may_lose`; `unusual` is what the white space at the others is.
         """
         place = stripped_as(edge)
-        lost, wrote = group.losses[place], self._written(model, place)
-        return sum(min(lost[position].estimate, wrote[position].estimate) for position in losable)
+        lost, wrote = group.losses[place].of(unusual), self._written(model, place).of(unusual)
+        silent = sum(min(lost.losable[position].estimate, wrote.losable[position].estimate) for position in losable)
+        nothing = wrote.nothing.estimate if wrote.nothing.measured else 1 - silent
+        return silent / (silent + nothing) if silent < 1 else 1.0
 
     def _written(self, model: str, edge: Edge) -> Rates:
         return self.written.get(model, {}).get(edge, NOTHING_MEASURED)

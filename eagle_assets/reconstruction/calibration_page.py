@@ -211,14 +211,15 @@ def _white_space(group: GroupCalibration) -> str:
     lines = [f"kept: {', '.join(map(in_words, sorted(group.kept)))}"] if group.kept else []
     for edge, rates in group.losses.items():
         lost = [f"{text!r} {rate}" for text, rate in _rates(group, edge).items() if not rate.startswith("0 ")]
-        if any(rate.lost for rate in rates):
+        if any(rate.lost for rate in rates.usual.losable):
             lines.append(f"lost at the {in_words(edge)}: {', '.join(lost)}")
     return _lines(lines)
 
 
 def _rates(group: GroupCalibration, edge: Edge) -> dict[str, str]:
-    """How often each LOSABLE was lost, of how many in which it would have shown; only what was measured."""
-    pairs = zip(LOSABLE, group.losses[edge], strict=True)
+    """How often each LOSABLE was lost, of how many with usual white space in which it would have shown; only what was
+    measured."""
+    pairs = zip(LOSABLE, group.losses[edge].usual.losable, strict=True)
     return {losable: f"{rate.lost:.3g} of {rate.measured:.3g}" for losable, rate in pairs if rate.measured}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from eagle_assets.reconstruction.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.losses import stripped_as
+from eagle_assets.reconstruction.losses import is_unusual, stripped_as
 from eagle_assets.reconstruction.observation import EdgeView, index_risk
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
@@ -109,6 +109,7 @@ def _rivalry(best: Inversion) -> str:
 
 def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, EdgeView], index_kept: bool) -> Exposure:
     assert reading.situation is not None
+    output = reading.layouts[0].output
     unseen = {
         edge: tuple(position for position, change in enumerate(view.with_lost) if change == 0)
         for edge, view in edges.items()
@@ -118,6 +119,7 @@ def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, Ed
     numbered = calls and not index_kept
     return Exposure(
         lost={edge: positions for edge, positions in unseen.items() if positions},
+        unusual=is_unusual(output, reading.situation, group.best.hypothesis),
         has_calls=bool(calls),
         index_risk=index_risk(reading.situation.calls_in_history, calls) if numbered else None,
     )

@@ -130,17 +130,19 @@ def edge_views(reading: Reading, layout: Layout, wanted: Container[Edge] = EDGES
 
 
 def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabulary) -> EdgeView:
-    if at_start(edge):
-        near, white = text[:_CONTEXT_AT_START], text[: len(text) - len(text.lstrip())]
-    else:
-        near, white = text[-_CONTEXT_AT_END:], text[len(text.rstrip()) :]
+    near = text[:_CONTEXT_AT_START] if at_start(edge) else text[-_CONTEXT_AT_END:]
     without, with_lost = _changes(vocabulary, at_start(edge), encodable(near))
     return EdgeView(
         can_hold_blank=can_hold_blank,
-        white=white,
+        white=white_at(edge, text),
         without_blank=without if has_blank(edge, text) else None,
         with_lost=with_lost,
     )
+
+
+def white_at(edge: Edge, text: str) -> str:
+    """The white space at this end of a text; all of one that is nothing else."""
+    return text[: len(text) - len(text.lstrip())] if at_start(edge) else text[len(text.rstrip()) :]
 
 
 def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:

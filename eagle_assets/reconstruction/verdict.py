@@ -37,11 +37,13 @@ class Candidate:
 class Exposure:
     """What may be wrong with ids that everything explains: all of a response that its residual error depends on.
 
-    `lost` are, by edge, the LOSABLEs (their positions) that leave no trace where they are lost. `index_risk` is set
+    `lost` are, by edge, the LOSABLEs (their positions) that leave no trace where they are lost; `unusual` says that
+    the white space which is seen at other edges is none that is often written there. `index_risk` is set
     where the server numbers the calls itself. `other_segmentation`: frames leave several ways to cut a text.
     """
 
     lost: Mapping[Edge, tuple[int, ...]] = field(default_factory=dict)
+    unusual: bool = False
     has_calls: bool = False
     index_risk: IndexRisk | None = None
     other_segmentation: bool = False

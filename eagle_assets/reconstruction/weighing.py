@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.verdict import Exposure, Reconstruction
@@ -35,12 +36,14 @@ class Weight:
 def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:
     """What an exposure weighs in a group, for a model by its target's name."""
     errors = {
-        f"white_space_may_be_lost: {edge.replace('_', ' ')}": calibration.loss_error(group, model, edge, losable)
+        f"white_space_may_be_lost: {edge.replace('_', ' ')}": calibration.loss_error(
+            group, model, edge, losable, exposure.unusual
+        )
         for edge, losable in exposure.lost.items()
     }
     if exposure.index_risk is not None:
         errors["tool_index_unproven"] = calibration.index_error(exposure.index_risk)
-    total = sum(errors.values())
+    total = 1 - prod(1 - error for error in errors.values())
     error = round(total + group.unmeasured_error(exposure.has_calls), 4)
     if exposure.other_segmentation:
         error = round(error + OTHER_SEGMENTATION_ERROR, 4)
