@@ -22,20 +22,21 @@ from eagle_assets.lake.audit import require_all
 def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Events:
     """Token frequencies over the shards of all datasets, and the draft vocabulary: `d2t`, `t2d`.
 
-    Counts every dataset whose shards have a good and current audit; the others do not take part, and are named.
+    Counts every dataset whose shards have a good and current audit; the others do not take part, and are named. Only
+    files of shards that are new are counted.
     """
     import numpy as np
 
-    from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
+    from eagle_assets.lake.version import new_version
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.training.draft_vocabulary import (
         NothingToCount,
         choose_draft_vocabulary,
-        count_generated_tokens,
         coverage_curve,
         mapping_is_consistent,
         write_draft_vocabulary,
     )
+    from eagle_assets.training.part_counts import count_in_parts
 
     target = target_named(project.configuration.target)
     with (
@@ -44,10 +45,7 @@ def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Eve
     ):
         shards, closed = require_all(project.home, "training_shards", DATASETS.get_partition_keys())
         of_dataset = {
-            str(published.audit.dataset): count_generated_tokens(
-                published.batches(["input_ids", "loss_mask"], ROWS_PER_BATCH), target.vocabulary.size
-            )
-            for published in shards
+            str(published.audit.dataset): count_in_parts(published, target.vocabulary.size) for published in shards
         }
         counts = np.sum([np.zeros(target.vocabulary.size, np.int64), *of_dataset.values()], axis=0)
         chosen = choose_draft_vocabulary(counts, target.markers)
