@@ -15,11 +15,23 @@ from types import MappingProxyType
 
 from eagle_assets.reconstruction.drift import eras
 from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
-from eagle_assets.reconstruction.losses import NOTHING_MEASURED, Rate, Rates, kept_edges, losses, stripped_as, written
-from eagle_assets.reconstruction.observation import IndexRisk, Observation
+from eagle_assets.reconstruction.losses import (
+    NOTHING_MEASURED,
+    Departed,
+    EdgeRates,
+    Rate,
+    Rates,
+    departed,
+    kept_edges,
+    losses,
+    stripped_as,
+    written,
+)
+from eagle_assets.reconstruction.observation import PLACES, IndexRisk, Observation, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
-from eagle_assets.serving.convention import EDGES, Edge
+from eagle_assets.reconstruction.verdict import Restored
+from eagle_assets.serving.convention import Edge
 
 _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
 
@@ -69,8 +81,8 @@ class GroupCalibration:
     counted: tuple[int, int]
     closed: tuple[int, int]
     measured: tuple[int, int]
-    kept: frozenset[Edge]
-    losses: Mapping[Edge, Rates]
+    kept: frozenset[Place]
+    losses: Mapping[Place, Rates]
     tool_ids_kept: bool
     reasoning_surplus: int | None = None
     arbitrations: tuple[Arbitration, ...] = ()
@@ -95,9 +107,9 @@ class GroupCalibration:
         return self.servers if settled else ()
 
     @property
-    def edges_that_may_lose(self) -> frozenset[Edge]:
-        """Edges at which white space of the model's may be lost: those where none was ever seen."""
-        return frozenset(edge for edge in EDGES if stripped_as(edge) in self.losses)
+    def places_that_may_lose(self) -> frozenset[Place]:
+        """Places at which white space of the model's may be lost: those where none was ever seen."""
+        return frozenset(place for place in PLACES if stripped_as(place) in self.losses)
 
     def closing_share(self, has_calls: bool) -> float:
         counted = self.counted[has_calls]
@@ -120,14 +132,16 @@ class Calibration:
     at which the next began. `prompts` is how providers render prompts.
     `index_shifts` is how often the model numbers its calls otherwise than a renumbering server would, by IndexRisk,
     measured where providers keep its ids. `written` is how often the model writes each LOSABLE at an edge, measured
-    over all providers: it is seen where they keep it, and shows in the count where they take it away.
+    over all providers: it is seen where they keep it, and shows in the count where they take it away. `departed` is how
+    often a model leaves the canonical path by a token.
     """
 
     groups: Mapping[GroupKey, GroupCalibration] = field(default_factory=dict)
     earlier: Mapping[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = field(default_factory=dict)
     prompts: PromptCalibration = field(default_factory=PromptCalibration)
     index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
-    written: Mapping[str, Mapping[Edge, Rates]] = field(default_factory=dict)
+    written: Mapping[str, Mapping[Place, Rates]] = field(default_factory=dict)
+    departed: Mapping[str, Departed] = field(default_factory=dict)
 
     def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
         for until, group in self.earlier.get(key, ()):
@@ -136,20 +150,38 @@ class Calibration:
         return self.groups.get(key)
 
     def loss_error(
-        self, group: GroupCalibration, model: str, edge: Edge, losable: Iterable[int], unusual: bool
+        self, group: GroupCalibration, model: str, place: Place, losable: Iterable[int], unusual: bool
     ) -> float:
-        """The probability that one of these LOSABLEs was lost at an edge, where it leaves no trace: held against that
+        """The probability that one of these LOSABLEs was lost at a place, where it leaves no trace: held against that
         nothing was written there, as any other white space would show. No provider loses more than the model writes.
 
-        `edge` is one of the group's `edges_that_may_lose`; `unusual` is what the white space at the others is.
+        `place` is one of the group's `places_that_may_lose`; `unusual` is what the white space at the others is.
         """
-        place = stripped_as(edge)
+        place = stripped_as(place)
         lost, wrote = group.losses[place].of(unusual), self._written(model, place).of(unusual)
         silent = sum(min(lost.losable[position].estimate, wrote.losable[position].estimate) for position in losable)
         nothing = wrote.nothing.estimate if wrote.nothing.measured else 1 - silent
         return silent / (silent + nothing) if silent < 1 else 1.0
 
-    def _written(self, model: str, edge: Edge) -> Rates:
+    def restored_error(self, restored: Restored, model: str, unusual: bool) -> float:
+        """The probability that white space which was put back is not what was lost: held against all else that would
+        have the same count. Certain where nobody keeps white space at that place."""
+
+        def rates_at(place: Place) -> EdgeRates:
+            return self._written(model, stripped_as(place)).of(unusual)
+
+        if not rates_at(restored.place).nothing.measured:
+            return 1.0
+        likely = rates_at(restored.place).losable[restored.position].estimate
+        rivals = sum(
+            sum(rates_at(place).losable[position].estimate for position in positions) + rates_at(place).other.estimate
+            for place, positions in restored.rivals.items()
+        )
+        if restored.missing:
+            rivals += self.departed.get(model, Departed()).of(restored.in_reasoning)
+        return rivals / (rivals + likely)
+
+    def _written(self, model: str, edge: Place) -> Rates:
         return self.written.get(model, {}).get(edge, NOTHING_MEASURED)
 
     def index_error(self, risk: IndexRisk) -> float:
@@ -211,6 +243,7 @@ def calibrate_observations(
         prompts or PromptCalibration(),
         _index_shifts(groups, measured),
         _written_by_model(groups, measured),
+        _departed_by_model(groups, measured),
     )
 
 
@@ -222,10 +255,23 @@ def _grouped(observations: Iterable[Observation]) -> dict[GroupKey, list[Observa
     return grouped
 
 
+def _departed_by_model(
+    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
+) -> dict[str, Departed]:
+    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place], int | None]]] = defaultdict(
+        list
+    )
+    for (model, provider, streamed), members in grouped.items():
+        if model:
+            group = groups["", provider, streamed]
+            of_model[model].append((members, group.best.hypothesis, group.kept, group.reasoning_surplus))
+    return {model: departed(found) for model, found in of_model.items()}
+
+
 def _written_by_model(
     groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
-) -> dict[str, dict[Edge, Rates]]:
-    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Edge]]]] = defaultdict(list)
+) -> dict[str, dict[Place, Rates]]:
+    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place]]]] = defaultdict(list)
     for (model, provider, streamed), members in grouped.items():
         if model:
             group = groups["", provider, streamed]

@@ -21,7 +21,7 @@ from eagle_assets.reconstruction.explain import (
     standings,
 )
 from eagle_assets.reconstruction.inverse import at_start, edges, without_blank
-from eagle_assets.reconstruction.observation import LOSABLE
+from eagle_assets.reconstruction.observation import LOSABLE, Place
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.rules import as_supposed, in_words
 from eagle_assets.serving.convention import Edge
@@ -216,7 +216,7 @@ def _white_space(group: GroupCalibration) -> str:
     return _lines(lines)
 
 
-def _rates(group: GroupCalibration, edge: Edge) -> dict[str, str]:
+def _rates(group: GroupCalibration, edge: Place) -> dict[str, str]:
     """How often each LOSABLE was lost, of how many with usual white space in which it would have shown; only what was
     measured."""
     pairs = zip(LOSABLE, group.losses[edge].usual.losable, strict=True)

@@ -12,6 +12,7 @@ from eagle_assets.reconstruction.sequences import residual_error
 from eagle_assets.serving.output import join_output
 from eagle_assets.targets.target import Target
 
+_BY_COUNT = frozenset(("count_closes", "white_space_restored"))
 _NORMAL_95 = 1.959964
 
 
@@ -77,7 +78,7 @@ def may_be_wrong(rows: Iterable[Mapping[str, Any]], measured: Departures) -> dic
     for row in rows:
         if row["verdict"] == "consistent":
             consistent += 1
-            by_count += "count_closes" in row["reasons"]
+            by_count += any(reason.partition(":")[0] in _BY_COUNT for reason in row["reasons"])
             errors += residual_error(row)
     share = measured.among_closing
     low, high = _quantiles(_beta_binomial(by_count, share.found + 0.5, share.of - share.found + 0.5))

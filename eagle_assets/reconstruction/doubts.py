@@ -9,10 +9,9 @@ from eagle_assets.reconstruction.calibration import MAX_UNMEASURED_ERROR, GroupC
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.inversion import Inversion
 from eagle_assets.reconstruction.losses import is_unusual, stripped_as
-from eagle_assets.reconstruction.observation import EdgeView, index_risk
+from eagle_assets.reconstruction.observation import EdgeView, Place, index_risk
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
-from eagle_assets.serving.convention import Edge
 
 MIN_CLOSING_SHARE = 0.5
 """Share of a group's counts that must close before a closed count in it is evidence."""
@@ -52,7 +51,7 @@ def doubts(
     best: Inversion,
     rivals: Sequence[Candidate],
     group: GroupCalibration | None,
-    edges: Mapping[Edge, EdgeView],
+    edges: Mapping[Place, EdgeView],
     served: bool,
     index_kept: bool,
 ) -> Doubts:
@@ -107,7 +106,7 @@ def _rivalry(best: Inversion) -> str:
     return "leading_blank_undecided" if blank else "rival_conventions"
 
 
-def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Edge, EdgeView], index_kept: bool) -> Exposure:
+def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Place, EdgeView], index_kept: bool) -> Exposure:
     assert reading.situation is not None
     output = reading.layouts[0].output
     unseen = {

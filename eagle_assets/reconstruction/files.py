@@ -13,10 +13,9 @@ from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.wire import as_dict, as_text, parse_json
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.lines import lines_of
-from eagle_assets.reconstruction.losses import Rate, Rates
-from eagle_assets.reconstruction.observation import IndexRisk
+from eagle_assets.reconstruction.losses import Departed, Rate, Rates
+from eagle_assets.reconstruction.observation import IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
-from eagle_assets.serving.convention import Edge
 
 
 class CalibrationError(ValueError):
@@ -27,7 +26,8 @@ class _CalibrationFile(msgspec.Struct):
     groups: tuple[GroupCalibration, ...]
     prompts: tuple[PromptGroup, ...]
     index_shifts: dict[IndexRisk, Rate]
-    written: dict[str, dict[Edge, Rates]]
+    written: dict[str, dict[Place, Rates]]
+    departed: dict[str, Departed]
 
 
 def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
@@ -61,7 +61,13 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     """Keep a calibration as JSON, for `read_calibration`: of a provider that changed, what holds at the end."""
     written = {model: dict(edges) for model, edges in calibration.written.items()}
     prompts = tuple(calibration.prompts.groups.values())
-    file = _CalibrationFile(tuple(calibration.groups.values()), prompts, dict(calibration.index_shifts), written)
+    file = _CalibrationFile(
+        tuple(calibration.groups.values()),
+        prompts,
+        dict(calibration.index_shifts),
+        written,
+        dict(calibration.departed),
+    )
     path.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
 
 
@@ -76,4 +82,5 @@ def read_calibration(path: Path) -> Calibration:
         prompts=PromptCalibration({(g.model, g.provider): g for g in file.prompts}),
         index_shifts=file.index_shifts,
         written=file.written,
+        departed=file.departed,
     )

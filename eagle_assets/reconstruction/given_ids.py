@@ -6,8 +6,9 @@ import json
 from collections.abc import Container, Sequence
 
 from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count
+from eagle_assets.reconstruction.observation import Place
 from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.serving.convention import Edge, name_in
+from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -45,7 +46,7 @@ def _ids_of_logprobs(response: Response, target: Target) -> list[int] | None:
     return ids or None
 
 
-def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[Edge] = ()) -> bool:
+def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[Place] = ()) -> bool:
     """Whether the ids say what the message shows; at the `kept` edges the provider takes no white space away.
 
     Left aside is what servers are known to take out or put in: white space at the ends of texts, marker text that a

@@ -12,16 +12,17 @@ from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids
 from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates
-from eagle_assets.reconstruction.observation import EdgeView, edge_views
+from eagle_assets.reconstruction.observation import PLACES, EdgeView, Place, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.rules import in_words
 from eagle_assets.reconstruction.search.deployments import keeps_index, servers_named, servers_of
+from eagle_assets.reconstruction.search.restored import restorations
 from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmentation
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
 from eagle_assets.reconstruction.search.variants import sent_variants
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction, Verdict
 from eagle_assets.reconstruction.weighing import weigh, weighed
-from eagle_assets.serving.convention import EDGES, Edge
 
 _MOST_CANDIDATES = 4
 
@@ -103,6 +104,8 @@ class _Case:
         if not self._inversions:
             return self._say("contradicted", None, ["no_convention_explains_the_text"])
         closing = self._sent_by_a_server([inversion for inversion in self._inversions if inversion.closes])
+        if not closing and (restored := self._by_restored_white_space()):
+            return restored
         if self._response.deltas and self._reading.completion_tokens is not None:
             best = (closing or self._inversions)[0]
             decided = (
@@ -219,6 +222,31 @@ class _Case:
             return self._say("unverified", inversion, doubt.reasons, output_ids=solution.ids)
         return self._consistent(inversion, "one_token_steps", doubt, not solution.unique, solution.ids)
 
+    def _by_restored_white_space(self) -> Reconstruction | None:
+        """White space that a known server took away, as the count wants it; None where there can be none."""
+        group, best = self._group, self._inversions[0]
+        if not self._servers or group is None or len(self._inversions) > 1 or self._reading.layout_notes:
+            return None
+        if self._response.deltas and not FrameEvidence(self._reading, best, self._texts).agrees():
+            return None
+        views = self._edges(group.places_that_may_lose)
+        found = restorations(self._reading, best, views, group.reasoning_surplus, self._servers, self._texts)
+        if not found:
+            return None
+        first, *others = found
+        self._served = True
+        doubt = self._doubts(first.inversion, [])
+        if doubt.reasons or doubt.exposure is None:
+            return None
+        place = first.restored.place
+        lost = {edge: positions for edge, positions in doubt.exposure.lost.items() if edge != place}
+        self._evidence["restored"] = {"place": place, "white_space": first.white, "difference": best.difference}
+        self._evidence["servers"] = [server.name for server in self._servers]
+        reason = f"white_space_restored: {in_words(place)}"
+        candidates = [other.inversion.candidate(self._texts, self._situation) for other in others]
+        exposure = replace(doubt.exposure, lost=lost, restored=first.restored)
+        return self._say("consistent", first.inversion, [reason], candidates, exposure=exposure)
+
     def _by_walls(self, best: Inversion) -> Reconstruction | None:
         """What it means that deltas end inside canonical tokens; None where they do not."""
         frames = FrameEvidence(self._reading, best, self._texts)
@@ -288,7 +316,7 @@ class _Case:
         return self._say("consistent", best, [reason], output_ids=ids, exposure=exposure)
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
-        losing = self._group.edges_that_may_lose if self._group is not None else ()
+        losing = self._group.places_that_may_lose if self._group is not None else ()
         kept = self._group is not None and (self._group.tool_ids_kept or self._servers_keep_index())
         return doubts(self._reading, best, rivals, self._group, self._edges(losing), self._served, kept)
 
@@ -296,7 +324,7 @@ class _Case:
         target, streamed = self._reading.target_name, self._situation.streamed
         return bool(self._servers) and all(keeps_index(server, target, streamed) for server in self._servers)
 
-    def _edges(self, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
+    def _edges(self, wanted: Container[Place] = PLACES) -> dict[Place, EdgeView]:
         return edge_views(self._reading, self._reading.layouts[0], wanted)
 
     def _say(

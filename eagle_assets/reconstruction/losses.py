@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eagle_assets.reconstruction.inverse import at_start, edges
-from eagle_assets.reconstruction.observation import LOSABLE, Observation, white_at
+from eagle_assets.reconstruction.observation import LOSABLE, Observation, Place, white_at
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
@@ -21,6 +21,7 @@ from eagle_assets.serving.served import Situation
 
 # White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
 TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
+TEXT_PLACES: tuple[Place, ...] = (*TEXT_EDGES, "blank_content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRates:
-    """How often each LOSABLE is lost, or written, at an edge, and how often nothing is written there: that is seen only
-    where white space is kept."""
+    """How often each LOSABLE is lost, or written, at a place, and how often nothing is written there, or other white
+    space: these are seen only where it is kept."""
 
     losable: tuple[Rate, ...] = tuple(Rate() for _ in LOSABLE)
     nothing: Rate = Rate()
+    other: Rate = Rate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,32 @@ class Rates:
 
 NOTHING_MEASURED = Rates()
 
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """How often an output is a token longer than the canonical encoding of all that it shows, and that token lies in
+    the reasoning, or elsewhere: seen where no white space is lost there."""
+
+    reasoning: Rate = Rate()
+    elsewhere: Rate = Rate()
+
+    def of(self, in_reasoning: bool | None) -> float:
+        """The estimate for a place; None: wherever it may be."""
+        rates = {True: (self.reasoning,), False: (self.elsewhere,), None: (self.reasoning, self.elsewhere)}
+        return sum(rate.estimate for rate in rates[in_reasoning])
+
+
 _UNUSUAL = re.compile(r"[^ \n]| \n|\n |\n{3}")
 
 
-def stripped_as(edge: Edge) -> Edge:
-    """The edge that a parser strips alike: a content is a content, whatever stands before it."""
-    return "content_start" if edge == "answer_start" else edge
+def stripped_as(place: Place) -> Place:
+    """The place that a parser strips alike: a content is a content, whatever stands before it."""
+    return "content_start" if place == "answer_start" else place
 
 
-def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Edge]:
-    """Edges at which white space was seen that the server did not put there (two texts at least)."""
-    seen: dict[Edge, int] = defaultdict(int)
+def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
+    """Places at which white space was seen that the server did not put there (two texts at least)."""
+    seen: dict[Place, int] = defaultdict(int)
     for observation in members:
         for edge, view in observation.edges.items():
             seen[stripped_as(edge)] += len(_written(edge, view.white, view.can_hold_blank, best)) > 0
@@ -89,16 +106,16 @@ def _is_observed_unusual(observation: Observation, best: Hypothesis) -> bool:
     return any(_UNUSUAL.search(_written(edge, view.white, view.can_hold_blank, best)) for edge, view in views)
 
 
-def losses(members: Sequence[Observation], best: Hypothesis, kept: Container[Edge]) -> dict[Edge, Rates]:
-    """How often each LOSABLE was lost at each edge where the provider may take it away."""
+def losses(members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> dict[Place, Rates]:
+    """How often each LOSABLE was lost at each place where the provider may take it away."""
     tally = _Tally()
     tally.add(members, best, kept)
     rates = tally.rates()
-    return {edge: rates.get(edge, NOTHING_MEASURED) for edge in TEXT_EDGES if edge not in kept}
+    return {place: rates.get(place, NOTHING_MEASURED) for place in TEXT_PLACES if place not in kept}
 
 
-def written(groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Edge]]]) -> dict[Edge, Rates]:
-    """How often a model writes each LOSABLE at each edge, over its groups, each with its convention and kept edges.
+def written(groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Place]]]) -> dict[Place, Rates]:
+    """How often a model writes each LOSABLE at each place, over its groups, each with its convention and kept edges.
 
     It is seen where a provider keeps it, and shows in the count where one takes it away.
     """
@@ -109,9 +126,29 @@ def written(groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[
     return tally.rates()
 
 
-Cause = tuple[Edge, int, bool]
-"""A LOSABLE, by its position, lost at an edge of a response whose other white space is usual, or unusual. The position
-after the last stands for nothing, which is seen only."""
+def departed(
+    groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Place], int | None]],
+) -> Departed:
+    """What groups show of texts at whose ends they keep white space, each with its convention, the places where it does
+    and its `reasoning_surplus`."""
+    found: dict[bool, list[bool]] = {True: [], False: []}
+    for members, best, kept, expected in groups:
+        for observation in members:
+            difference, surplus = best.difference(observation), best.reasoning_surplus(observation)
+            if difference is None or _is_observed_unusual(observation, best):
+                continue
+            in_reasoning = surplus - expected if surplus is not None and expected is not None else None
+            if in_reasoning is not None and "reasoning_end" in kept:
+                found[True].append(in_reasoning == 1)
+            content: Place = "blank_content" if "blank_content" in observation.edges else "content_end"
+            if content in kept and (in_reasoning is not None or not observation.thinking):
+                found[False].append(difference - (in_reasoning or 0) == 1)
+    return Departed(*(Rate(sum(found[place]), len(found[place])) for place in (True, False)))
+
+
+Cause = tuple[Place, int, bool]
+"""A LOSABLE, by its position, lost at a place of a response whose other white space is usual, or unusual. The
+positions after the last stand for nothing and for other white space, which are seen only."""
 
 _LEFT_CANONICAL = 0.05  # share of responses that differ for another reason than a loss: the canonical path was left
 _ROUNDS = 12
@@ -129,7 +166,7 @@ class _Tally:
         self._measured: Counter[Cause] = Counter()
         self._differences: Counter[tuple[Cause, ...]] = Counter()
 
-    def add(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Edge]) -> None:
+    def add(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> None:
         for observation in members:
             difference, unusual = best.difference(observation), _is_observed_unusual(observation, best)
             changes = {
@@ -143,17 +180,18 @@ class _Tally:
             if difference:
                 self._differences[tuple(cause for cause, change in changes.items() if change == difference)] += 1
 
-    def add_seen(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Edge]) -> None:
+    def add_seen(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> None:
         for observation in members:
             unusual = _is_observed_unusual(observation, best)
             for edge, view in observation.edges.items():
                 if stripped_as(edge) in kept:
                     white = _written(edge, view.white, view.can_hold_blank, best)
-                    for position, losable in enumerate((*LOSABLE, "")):
-                        self._seen[stripped_as(edge), position, unusual] += white == losable
+                    found = [white == losable for losable in (*LOSABLE, "")]
+                    for position, is_it in enumerate((*found, not any(found))):
+                        self._seen[stripped_as(edge), position, unusual] += is_it
                         self._measured[stripped_as(edge), position, unusual] += 1
 
-    def rates(self) -> dict[Edge, Rates]:
+    def rates(self) -> dict[Place, Rates]:
         lost: Mapping[Cause, float] = self._seen
         for _ in range(_ROUNDS):
             blame: dict[Cause, float] = defaultdict(float, self._seen)
@@ -164,16 +202,19 @@ class _Tally:
                     blame[cause] += times * rate[cause] / total
             lost = blame
 
-        def rates_of(edge: Edge, unusual: bool) -> EdgeRates:
-            causes = [(edge, position, unusual) for position in range(len(LOSABLE) + 1)]
-            *losable, nothing = (Rate(lost.get(cause, 0), self._measured[cause]) for cause in causes)
-            return EdgeRates(tuple(losable), nothing)
+        def rates_of(edge: Place, unusual: bool) -> EdgeRates:
+            causes = [(edge, position, unusual) for position in range(len(LOSABLE) + 2)]
+            *losable, nothing, other = (Rate(lost.get(cause, 0), self._measured[cause]) for cause in causes)
+            return EdgeRates(tuple(losable), nothing, other)
 
         return {edge: Rates(rates_of(edge, False), rates_of(edge, True)) for edge, _, _ in self._measured}
 
 
-def _written(edge: Edge, white: str, can_hold_blank: bool, best: Hypothesis) -> str:
-    """The white space at an edge that is the model's: what stands there without the server's blank."""
-    if edge in best.inserted and can_hold_blank:
-        return white[1:] if at_start(edge) else white[:-1]
+def _written(place: Place, white: str, can_hold_blank: bool, best: Hypothesis) -> str:
+    """The white space at a place that is the model's: what stands there without the server's blank. Where the server
+    puts some round a content, none of a content of white space alone can be told to be the model's."""
+    if place == "blank_content":
+        return "" if best.inserted else white
+    if place in best.inserted and can_hold_blank:
+        return white[1:] if at_start(place) else white[:-1]
     return white

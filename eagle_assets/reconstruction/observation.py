@@ -24,6 +24,9 @@ from eagle_assets.targets.vocabulary import Vocabulary
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
+Place = Edge | Literal["blank_content"]
+"""An edge of a text, or the place of a content before calls that has no text: nothing or white space alone."""
+
 _INDEX = re.compile("[0-9]{1,9}")
 # Characters beside an edge: pre-tokens are local, so these decide how it tokenises.
 _CONTEXT_AT_START = 24
@@ -73,7 +76,7 @@ class Observation:
     thinking: bool
     has_calls: bool
     difference: int
-    edges: Mapping[Edge, EdgeView]
+    edges: Mapping[Place, EdgeView]
     respaced: int | None
     index_shifted: bool | None
     index_risk: IndexRisk
@@ -117,10 +120,16 @@ def reasoning_surplus(reading: Reading, output: Output[str], texts: EncodedTexts
     return counted - texts.count(output.reasoning)
 
 
-def edge_views(reading: Reading, layout: Layout, wanted: Container[Edge] = EDGES) -> dict[Edge, EdgeView]:
-    """The wanted edges of a layout, the arguments of all its calls taken together."""
-    views: dict[Edge, EdgeView] = {}
+PLACES: tuple[Place, ...] = (*EDGES, "blank_content")
+
+
+def edge_views(reading: Reading, layout: Layout, wanted: Container[Place] = PLACES) -> dict[Place, EdgeView]:
+    """The wanted places of a layout, the arguments of all its calls taken together."""
+    views: dict[Place, EdgeView] = {}
     if reading.situation is not None:
+        content = layout.output.content
+        if layout.output.calls and not content.strip() and "blank_content" in wanted:
+            views["blank_content"] = _view_blank(content, reading.situation.target.vocabulary)
         for edge, text, possible in edges(layout.output, reading.situation):
             if edge not in wanted:
                 continue
@@ -138,6 +147,11 @@ def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabula
         without_blank=without if has_blank(edge, text) else None,
         with_lost=with_lost,
     )
+
+
+def _view_blank(content: str, vocabulary: Vocabulary) -> EdgeView:
+    with_lost = () if content else _changes(vocabulary, True, "")[1]  # of white space that is there none is lost
+    return EdgeView(can_hold_blank=False, white=content, without_blank=None, with_lost=with_lost)
 
 
 def white_at(edge: Edge, text: str) -> str:

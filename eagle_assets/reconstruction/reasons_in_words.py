@@ -30,6 +30,8 @@ _IN_WORDS = {
     "rival_conventions": "several conventions stand that give other ids",
     "several_segmentations": "several ways to cut the texts into tokens fit everything that was seen",
     "white_space_may_be_lost": "white space that the model wrote may have been lost without a trace",
+    "white_space_restored": "white space that the server took away was put back, as the server counted it",
+    "white_space_undecided": "the server counted white space that it took away, and it is open what it was",
     "tool_index_unproven": "the server numbers tool calls itself, so that the model's own numbers are not known",
     "residual_error_above_limit": "held back, so that the stated error of the dataset stays within its limit",
     "no_count": "the server did not say how many tokens it generated",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from eagle_assets.reconstruction.observation import Place
 from eagle_assets.reconstruction.survivor import EDGES, Hypothesis
 from eagle_assets.serving.convention import Edge
 
@@ -76,7 +77,9 @@ def what_would_settle(rule: Rule) -> str:
     return f"{text} that {verb} in a word whose count changes with a blank, or without a blank at all"
 
 
-def in_words(edge: Edge) -> str:
+def in_words(edge: Place) -> str:
+    if edge == "blank_content":
+        return "place of a content before calls"
     if edge == "answer_start":
         return "start of an answer that does not think"
     text, _, side = edge.partition("_")

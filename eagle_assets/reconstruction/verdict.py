@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from eagle_assets.reconstruction.observation import IndexRisk
-from eagle_assets.serving.convention import Edge
+from eagle_assets.reconstruction.observation import IndexRisk, Place
 
 Verdict = Literal["exact", "consistent", "unverified", "contradicted", "unusable"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -34,19 +33,37 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """White space that was put back since the count wants it: the LOSABLE at `position`, at `place`.
+
+    `rivals` are, for each place where white space may be lost, the other LOSABLEs that the count allows there.
+    `in_reasoning` says where the tokens are that are missing, None where that is not known. `missing`: tokens are
+    missing, which a model that left the canonical path may have added elsewhere; else there are too many.
+    """
+
+    place: Place
+    position: int
+    rivals: Mapping[Place, tuple[int, ...]]
+    in_reasoning: bool | None
+    missing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Exposure:
     """What may be wrong with ids that everything explains: all of a response that its residual error depends on.
 
     `lost` are, by edge, the LOSABLEs (their positions) that leave no trace where they are lost; `unusual` says that
     the white space which is seen at other edges is none that is often written there. `index_risk` is set
     where the server numbers the calls itself. `other_segmentation`: frames leave several ways to cut a text.
+    `restored` is white space that was put back.
     """
 
-    lost: Mapping[Edge, tuple[int, ...]] = field(default_factory=dict)
+    lost: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     unusual: bool = False
     has_calls: bool = False
     index_risk: IndexRisk | None = None
     other_segmentation: bool = False
+    restored: Restored | None = None
 
 
 @dataclass(frozen=True, slots=True)

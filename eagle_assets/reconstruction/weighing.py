@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.rules import in_words
 from eagle_assets.reconstruction.verdict import Exposure, Reconstruction
 
 MAX_ERROR_OF_A_RESPONSE = 0.2
@@ -36,11 +37,15 @@ class Weight:
 def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:
     """What an exposure weighs in a group, for a model by its target's name."""
     errors = {
-        f"white_space_may_be_lost: {edge.replace('_', ' ')}": calibration.loss_error(
-            group, model, edge, losable, exposure.unusual
+        f"white_space_may_be_lost: {place.replace('_', ' ')}": calibration.loss_error(
+            group, model, place, losable, exposure.unusual
         )
-        for edge, losable in exposure.lost.items()
+        for place, losable in exposure.lost.items()
     }
+    if exposure.restored is not None:
+        errors[f"white_space_undecided: {in_words(exposure.restored.place)}"] = calibration.restored_error(
+            exposure.restored, model, exposure.unusual
+        )
     if exposure.index_risk is not None:
         errors["tool_index_unproven"] = calibration.index_error(exposure.index_risk)
     total = 1 - prod(1 - error for error in errors.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
@@ -13,7 +14,17 @@ from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM
 from eagle_assets.serving.served import Situation
-from eagle_assets_tests.reconstruction.served_exchanges import K2_5, SENTENCES, Truth, document, exchanges, output_of
+from eagle_assets.serving.servers import SGLANG_0_5_23, VLLM_0_33
+from eagle_assets_tests.reconstruction.served_exchanges import (
+    K2_5,
+    SENTENCES,
+    TOOL,
+    VOCABULARY,
+    Truth,
+    document,
+    exchanges,
+    output_of,
+)
 
 THINKING = Situation(K2_5, True)
 
@@ -71,3 +82,69 @@ def test_a_loss_without_a_trace_is_held_against_nothing_written() -> None:
     # Three in five responses end otherwise, which would have shown: of the rest, half lost a line break.
     assert known.loss_error(group, "m", "reasoning_end", (1,), unusual=False) == pytest.approx(0.5)
     assert known.loss_error(group, "m", "reasoning_end", (), unusual=False) == 0
+
+
+# White space that the count wants back
+
+
+def cut_anew(truth: Truth) -> Truth:
+    """The output with a token cut behind its first byte, the first that can be: a token more than the canonical ids."""
+    ids = list(truth.ids)
+    for at, token in enumerate(ids):
+        text = VOCABULARY.bytes_of(token) if token < VOCABULARY.ordinary_size else b""
+        if len(text) > 1 and text[1:] in VOCABULARY.id_of_bytes:
+            parts = [VOCABULARY.id_of_bytes[text[:1]], VOCABULARY.id_of_bytes[text[1:]]]
+            return Truth([*ids[:at], *parts, *ids[at + 1 :]], truth.situation)
+    raise AssertionError("no token can be cut")
+
+
+def answers_that_end_in_a_blank(count: int, blanks: int, departures: int) -> list[Truth]:
+    rng = Random(5)
+    truths = []
+    for number in range(count):
+        truth = answer(rng.choice(SENTENCES) + " " * (number < blanks), rng.choice(SENTENCES))
+        truths.append(cut_anew(truth) if count - number <= departures else truth)
+    return truths
+
+
+@pytest.mark.parametrize(
+    ("blanks", "departures", "verdict"), [(10, 0, "consistent"), (10, 20, "unverified"), (0, 0, "unverified")]
+)
+def test_white_space_is_put_back_where_the_model_writes_it_and_seldom_strays(
+    blanks: int, departures: int, verdict: str
+) -> None:
+    truth = answer("Two and two are four. ", "Four.")
+    lost = exchange_of(document(truth, VLLM_0_33))
+    kept = exchanges(answers_that_end_in_a_blank(100, blanks, departures), SGLANG_0_5_23, "Elsewhere")
+    stripped = exchanges(some_answers(100, 2), VLLM_0_33)
+    (result,) = reconstruct([lost], calibrate([*kept, *stripped]))
+    assert result.verdict == verdict
+    assert result.output_ids == truth.ids
+    assert result.evidence["restored"]["white_space"] == " "
+    assert (result.evidence["residual_error"] < 0.2) == (verdict == "consistent")
+
+
+@pytest.mark.parametrize("white", [" ", "\n\n"])
+def test_a_content_of_white_space_before_calls_is_put_back(white: str) -> None:
+    def calling(content: str, number: int) -> Truth:
+        called = [("functions.look_up:0", f'{{"q": "{number}"}}')]
+        return Truth(output_of("Let me look this up", content, called), Situation(K2_5, True, (TOOL,)))
+
+    kept = exchanges([calling(white if i % 4 else "", i) for i in range(80)], SGLANG_0_5_23, "Elsewhere")
+    stripped = exchanges([calling("I look it up", i) for i in range(80)], VLLM_0_33)
+    (result,) = reconstruct(
+        [exchange_of(document(calling(white, 0), VLLM_0_33))],
+        calibrate([*kept, *stripped, *exchanges(some_answers(60, 2), VLLM_0_33)]),
+    )
+    assert (result.output_ids == calling(white, 0).ids) == (result.verdict == "consistent") == (white == " ")
+
+
+def test_white_space_goes_where_the_reasoning_s_count_says() -> None:
+    kept = exchanges(answers_that_end_in_a_blank(100, 10, 0), SGLANG_0_5_23, "Elsewhere")
+    known = calibrate([*kept, *exchanges(some_answers(100, 2), VLLM_0_33)])
+    line = document(answer("Two and two are four. ", "Four."), VLLM_0_33)
+    body = json.loads(line["body"])
+    body["usage"]["completion_tokens_details"]["reasoning_tokens"] -= 1
+    line["body"] = json.dumps(body)
+    (result,) = reconstruct([exchange_of(line)], known)
+    assert result.verdict == "contradicted"  # the token that is missing stands in the content, where none is lost
