@@ -1,14 +1,13 @@
 """`eagle.duckdb`: every audit as a row, and views over the Parquet files that the audit records name.
 
-It is built aside and renamed, so a reader meets neither a lock nor half a catalogue, and its views read links to the
-files as they were then, so what is published meanwhile does not disturb it. Paths in it are absolute, so that it
-answers from any folder. The Parquet files stay the truth; the catalogue can be built again at any time.
+It is built aside, and a copy of it renamed, so a reader meets neither a lock nor half a catalogue, and its views read
+links to the files as they were then, so what is published meanwhile does not disturb it. Paths in it are absolute, so
+that it answers from any folder. The Parquet files stay the truth; the catalogue can be built again at any time.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from eagle_assets.durability import sync_folder
+from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Audit, Record, read_history, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import (
@@ -119,16 +118,14 @@ def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: 
         try:
             with duckdb.connect(aside) as connection:
                 _fill(connection, home, snapshot, totals, sql_folder)
-                connection.execute("CHECKPOINT")  # all is in the file before others see it, whenever DuckDB lets go
-            with aside.open("rb") as file:
-                os.fsync(file.fileno())
-            os.replace(aside, home.catalogue)
+                connection.execute("CHECKPOINT")
+            # A copy: DuckDB never had this file open for writing, so whenever it lets go of the other, no reader sees it.
+            write_atomically(home.catalogue, aside.read_bytes())
         except BaseException:
             snapshot.remove()
             raise
         finally:
             aside.unlink(missing_ok=True)
-        sync_folder(home.root)
         snapshot.remove_older()
     return home.catalogue
 

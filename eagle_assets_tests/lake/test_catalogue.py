@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from eagle_assets.cli import main
-from eagle_assets.lake import snapshot
+from eagle_assets.lake import catalogue, snapshot
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, LedgerTotal, build_catalogue
 from eagle_assets.lake.home import Home
@@ -214,6 +214,23 @@ def test_readers_in_other_processes_never_meet_a_lock_or_half_a_catalogue(home: 
         outputs = [reader.communicate(timeout=30) for reader in readers]
     assert [reader.returncode for reader in readers] == [0, 0, 0], [error for _, error in outputs]
     assert all(later.strip() for later, _ in outputs), "a reader saw none of the rebuilt catalogues"
+
+
+def test_duckdb_never_had_the_file_that_others_read_open_for_writing(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_catalogue, written = catalogue._fill, tmp_path / "written"
+
+    def fill_and_link(*given: Any) -> None:
+        fill_catalogue(*given)
+        (aside,) = (path for path in home.root.glob(".eagle.duckdb.*") if path.suffix != ".wal")
+        written.hardlink_to(aside)
+
+    monkeypatch.setattr(catalogue, "_fill", fill_and_link)
+    build_catalogue(home)
+    assert written.is_file()
+    assert not written.samefile(home.catalogue)
+    assert read(home.catalogue, "SELECT count(*) FROM audits") == [(0,)]
 
 
 def test_two_builders_at_once_leave_one_whole_catalogue_and_nothing_aside(home: Home) -> None:
