@@ -73,7 +73,7 @@ test-trainers: setup $(TRAINERS)/.ready
 # Each figure is a ratio of one run; nothing else should run meanwhile.
 bench: setup
 	@mkdir -p data
-	@for measured in machine reconstruct rematerialise collect draft_vocabulary shards; do \
+	@for measured in machine definitions reconstruct rematerialise collect draft_vocabulary shards; do \
 		echo "== $$measured"; $(BIN)/python benchmarks/$$measured.py || echo "(a figure was missed)"; echo; \
 	done 2>&1 | tee data/benchmarks.txt
 

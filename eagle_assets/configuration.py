@@ -33,7 +33,7 @@ class Settings(BaseSettings):
 class Frozen(BaseModel):
     """A part of the datasets file: unknown keys are mistakes, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Routing(Frozen):
@@ -159,7 +159,7 @@ class Configuration(Frozen):
 def load_configuration(path: Path) -> Configuration:
     """Read a datasets file; relative paths in it are relative to it. Raises ConfigurationError."""
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except FileNotFoundError:
         raise ConfigurationError(f"datasets file {path} does not exist; set EAGLE_ASSETS_DATASETS") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -6,10 +6,10 @@ from functools import cache
 
 import dagster as dg
 
-from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.draft_vocabulary import draft_vocabulary
 from eagle_assets.defs.exports import exports
 from eagle_assets.defs.judged_sequences import judged_sequences
+from eagle_assets.defs.partitions import CONFIGURED
 from eagle_assets.defs.presentation import presented
 from eagle_assets.defs.prompts import prompts
 from eagle_assets.defs.provider_calibration import provider_calibration
@@ -41,7 +41,7 @@ def the_definitions() -> dg.Definitions:
             ]
         ),
         jobs=[collect_dataset, conclude],
-        schedules=schedules_of(load_configuration(Settings().datasets_file)),
+        schedules=schedules_of(CONFIGURED),
         sensors=[shards_changed, killed_runs],
         resources={"project": Project()},
         executor=dg.in_process_executor,

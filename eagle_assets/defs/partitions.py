@@ -6,4 +6,7 @@ import dagster as dg
 
 from eagle_assets.configuration import Settings, load_configuration
 
-DATASETS = dg.StaticPartitionsDefinition(list(load_configuration(Settings().datasets_file).datasets))
+CONFIGURED = load_configuration(Settings().datasets_file)
+"""The datasets file as it was when the definitions were loaded."""
+
+DATASETS = dg.StaticPartitionsDefinition(list(CONFIGURED.datasets))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -53,8 +54,7 @@ def presented(assets: Sequence[dg.AssetsDefinition]) -> Sequence[dg.AssetsDefini
     """The assets with owners, versions and links to their code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
-        linked = dg.with_source_code_references(dg.map_asset_specs(_presented, assets))
-    return [asset for asset in linked if isinstance(asset, dg.AssetsDefinition)]
+        return list(dg.map_asset_specs(_presented, assets))
 
 
 def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
@@ -192,8 +192,9 @@ def _pictures(*svgs: str) -> dg.MetadataValue:
 def _presented(spec: dg.AssetSpec) -> dg.AssetSpec:
     name = spec.key.to_user_string()
     view = {"dagster/relation_identifier": f"eagle.main.{VIEWS[name]}"} if name in VIEWS else {}
+    module = dg.LocalFileCodeReference(file_path=str(Path(__file__).with_name(f"{name}.py")), line_number=1)
     return spec.replace_attributes(
         owners=OWNERS,
         code_version=digest_of_code(ROOMS.get(name, ())),
-        metadata={**spec.metadata, **view},
+        metadata={**spec.metadata, **view, "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[module])},
     )

@@ -4,14 +4,14 @@ import hashlib
 
 import dagster as dg
 
-from eagle_assets.configuration import Configuration, OpenRouterDataset, Settings, load_configuration
+from eagle_assets.configuration import Configuration, OpenRouterDataset
 from eagle_assets.defs.limits import limits_of_a_tick, run_config
-from eagle_assets.defs.partitions import DATASETS
+from eagle_assets.defs.partitions import CONFIGURED, DATASETS
 from eagle_assets.defs.resources import Project
 
 SECONDS_BETWEEN_LOOKS = 30
 
-JUDGED = ["judged_sequences"] if load_configuration(Settings().datasets_file).judge is not None else []
+JUDGED = ["judged_sequences"] if CONFIGURED.judge is not None else []
 
 collect_dataset = dg.define_asset_job(
     "collect_dataset",

@@ -16,9 +16,13 @@ def digest_of_code(rooms: Sequence[str], packages: Sequence[str] = ()) -> str:
     """A digest of the modules in these places of this package, and of the versions of other packages."""
     digest = hashlib.sha256()
     for room in rooms:
-        place = PACKAGE / room
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.read_bytes())
+        digest.update(_source_of(room))
     for package in packages:
         digest.update(f"{package} {version(package)}".encode())
     return digest.hexdigest()[:12]
+
+
+@cache
+def _source_of(room: str) -> bytes:
+    place = PACKAGE / room
+    return b"".join(path.read_bytes() for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place]))
