@@ -196,5 +196,9 @@ def _presented(spec: dg.AssetSpec) -> dg.AssetSpec:
     return spec.replace_attributes(
         owners=OWNERS,
         code_version=digest_of_code(ROOMS.get(name, ())),
-        metadata={**spec.metadata, **view, "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[module])},
+        metadata={
+            **spec.metadata,
+            **view,
+            "dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[module]),
+        },
     )

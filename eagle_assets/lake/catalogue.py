@@ -119,7 +119,7 @@ def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: 
             with duckdb.connect(aside) as connection:
                 _fill(connection, home, snapshot, totals, sql_folder)
                 connection.execute("CHECKPOINT")
-            # A copy: DuckDB never had this file open for writing, so whenever it lets go of the other, no reader sees it.
+            # A copy: DuckDB never had this one open for writing, so it does not matter when it lets go of the other.
             write_atomically(home.catalogue, aside.read_bytes())
         except BaseException:
             snapshot.remove()
