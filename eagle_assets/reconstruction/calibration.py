@@ -7,7 +7,7 @@ likelihood, and a rival within `RIVAL_MARGIN` of the best still stands.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -27,7 +27,7 @@ from eagle_assets.reconstruction.losses import (
     stripped_as,
     written,
 )
-from eagle_assets.reconstruction.observation import PLACES, IndexRisk, Observation, Place
+from eagle_assets.reconstruction.observation import PLACES, GivenIds, IndexRisk, Observation, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
 from eagle_assets.reconstruction.verdict import Restored
@@ -37,6 +37,11 @@ _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule b
 
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
+
+_ENCODES_AGAIN = 0.05  # share of providers that encode what they send, to count or to give it, for all that is known
+_WRONG_BY_ENCODING = 0.5  # share of what these send that says something else than was generated
+_DEPARTURES = 0.02  # share of outputs off the canonical path by their count (FACTS 2 and 5: 2 of 64, of which 5 in 8)
+_ENOUGH_TO_TELL_DEPARTURES = 30  # counted responses
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -72,6 +77,7 @@ class GroupCalibration:
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
     send a model's responses to the letter, where there are any.
     `arbitrations` are the rivals that the target model refuted: they are no survivors any more.
+    `ids_given` counts the responses that give ids by what these are.
     """
 
     model: str
@@ -87,6 +93,7 @@ class GroupCalibration:
     reasoning_surplus: int | None = None
     arbitrations: tuple[Arbitration, ...] = ()
     servers: tuple[str, ...] = ()
+    ids_given: Mapping[GivenIds, int] = field(default_factory=dict)
 
     @property
     def best(self) -> Survivor:
@@ -96,6 +103,19 @@ class GroupCalibration:
     def lead(self) -> float:
         """Nats by which the best convention explains the responses better than the next; infinite without a next."""
         return self.best.log_likelihood - self.survivors[1].log_likelihood if len(self.survivors) > 1 else inf
+
+    @property
+    def gives_generated_ids(self) -> bool:
+        """Whether ids that it gives were generated. A gateway that encodes its text anew never leaves the canonical
+        path, which a model does now and then."""
+        return self.ids_given.get("off_path", 0) > 0 and not self.gives_other_ids
+
+    @property
+    def gives_other_ids(self) -> bool:
+        """Whether ids that it gives are too often not those generated: a model leaves the canonical path now and then,
+        another encoder as a rule, and ids of something else than the text are not met twice by accident."""
+        encoded, off_path, contradicted = map(self.ids_given.get, ("encoded", "off_path", "contradicted"), (0, 0, 0))
+        return off_path > max(3, encoded) or contradicted > max(1, (encoded + off_path) // 4)
 
     def servers_that_speak(self, has_calls: bool) -> tuple[str, ...]:
         """The servers that may have sent a response with calls or without; none while the group settles too little.
@@ -143,6 +163,40 @@ class Calibration:
     written: Mapping[str, Mapping[Place, Rates]] = field(default_factory=dict)
     departed: Mapping[str, Departed] = field(default_factory=dict)
 
+    def counts_its_texts(self, group: GroupCalibration) -> bool:
+        """Whether a provider's counts are likelier to be of the texts that it sends than of the ids that were generated.
+
+        Such counts say nothing of the ids, and always close; others do not where the model left the canonical path, as
+        it does now and then at other providers.
+        """
+        of_all = self._of_all_models(group)
+        if of_all.counted[False] == of_all.closed[False]:
+            group = of_all
+        always = [group.counted[calls] for calls in (False, True) if group.counted[calls] == group.closed[calls] > 0]
+        if not always or (group.counted[False] > group.closed[False]):
+            return False
+        return self._encoded_again(sum(always)) > 0.5
+
+    def given_ids_error(self, group: GroupCalibration) -> float:
+        """Probability that ids which a provider gives, and which an encoder would give too, are an encoding of its
+        texts, and wrong."""
+        of_all = self._of_all_models(group)
+        return _WRONG_BY_ENCODING * self._encoded_again(max(g.ids_given.get("encoded", 0) for g in (group, of_all)))
+
+    def _of_all_models(self, group: GroupCalibration) -> GroupCalibration:
+        return self.groups.get(("", group.provider, group.streamed), group)
+
+    def _encoded_again(self, canonical: int) -> float:
+        """Probability that a provider encodes what it sends, after so many responses of which none shows that the model
+        left the canonical path, as it does now and then at other providers."""
+        shares = [
+            1 - sum(other.closed) / sum(other.counted)
+            for other in self.groups.values()
+            if sum(other.counted) >= _ENOUGH_TO_TELL_DEPARTURES and other.closed != other.counted
+        ]
+        if_generated = (1 - max(_DEPARTURES, min(shares, default=0.0))) ** canonical
+        return _ENCODES_AGAIN / (_ENCODES_AGAIN + if_generated * (1 - _ENCODES_AGAIN))
+
     def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
         for until, group in self.earlier.get(key, ()):
             if order is not None and order < until:
@@ -150,16 +204,24 @@ class Calibration:
         return self.groups.get(key)
 
     def loss_error(
-        self, group: GroupCalibration, model: str, place: Place, losable: Iterable[int], unusual: bool
+        self,
+        group: GroupCalibration,
+        model: str,
+        place: Place,
+        losable: Iterable[int],
+        unusual: bool,
+        at_most: bool = False,
     ) -> float:
         """The probability that one of these LOSABLEs was lost at a place, where it leaves no trace: held against that
         nothing was written there, as any other white space would show. No provider loses more than the model writes.
 
         `place` is one of the group's `places_that_may_lose`; `unusual` is what the white space at the others is.
+        `at_most`: what the probability hardly exceeds.
         """
         place = stripped_as(place)
         lost, wrote = group.losses[place].of(unusual), self._written(model, place).of(unusual)
-        silent = sum(min(lost.losable[position].estimate, wrote.losable[position].estimate) for position in losable)
+        pairs = [(lost.losable[position], wrote.losable[position]) for position in losable]
+        silent = sum(min(r.at_most if at_most else r.estimate for r in pair) for pair in pairs)
         nothing = wrote.nothing.estimate if wrote.nothing.measured else 1 - silent
         return silent / (silent + nothing) if silent < 1 else 1.0
 
@@ -319,6 +381,7 @@ def calibrate_group(
         tool_ids_kept=any(o.index_shifted for o in members),
         reasoning_surplus=_reasoning_surplus(closing, best),
         arbitrations=arbitrations,
+        ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )
 
 

@@ -10,24 +10,28 @@ class Counting:
     """How `completion_tokens` relates to the generated ids.
 
     `section_end`: the token that closes a tool section is counted, or it is `open` whether it was not counted or
-    never generated, which text and counts cannot tell apart.
+    never generated, which text and counts cannot tell apart. `think_end_counted`: whether `</think>` is.
     """
 
     name: str
     think_generated: bool = False
     stop_counted: bool = True
     section_end_open: bool = False
+    think_end_counted: bool = True
 
     def offset(self, thinking: bool, has_calls: bool) -> int:
         """Count minus the canonical length of the shown texts with their markers, for a whole output."""
         think = self.think_generated and thinking
-        return think - (not self.stop_counted) - (self.section_end_open and has_calls)
+        uncounted = (not self.stop_counted) + (not self.think_end_counted and thinking)
+        return think - uncounted - (self.section_end_open and has_calls)
 
 
 EVERYTHING_COUNTED = Counting("all counted")
 COUNTINGS = (
     EVERYTHING_COUNTED,
     Counting("stop token not counted", stop_counted=False),
+    Counting("</think> not counted", think_end_counted=False),
+    Counting("markers not counted", stop_counted=False, think_end_counted=False),
     Counting("<think> generated", think_generated=True),
     Counting("section end not counted or not generated", section_end_open=True),
     Counting(

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from eagle_assets.reconstruction.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.losses import is_unusual, stripped_as
+from eagle_assets.reconstruction.losses import is_unusual, stripped_as, written_at
 from eagle_assets.reconstruction.observation import EdgeView, Place, index_risk
 from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
 
 MIN_CLOSING_SHARE = 0.5
@@ -76,7 +77,7 @@ def doubts(
         differs = best.reasoning_surplus - expected
         found.reasons += [f"reasoning_tokens_differ: {differs:+d}"] if differs else []
     if group is not None and unsettled is None:
-        found.exposure = _exposure(reading, group, edges, index_kept)
+        found.exposure = _exposure(reading, group, edges, index_kept, best.hypothesis)
     return found
 
 
@@ -106,13 +107,15 @@ def _rivalry(best: Inversion) -> str:
     return "leading_blank_undecided" if blank else "rival_conventions"
 
 
-def _exposure(reading: Reading, group: GroupCalibration, edges: Mapping[Place, EdgeView], index_kept: bool) -> Exposure:
+def _exposure(
+    reading: Reading, group: GroupCalibration, edges: Mapping[Place, EdgeView], index_kept: bool, best: Hypothesis
+) -> Exposure:
     assert reading.situation is not None
     output = reading.layouts[0].output
     unseen = {
         edge: tuple(position for position, change in enumerate(view.with_lost) if change == 0)
         for edge, view in edges.items()
-        if stripped_as(edge) in group.losses
+        if stripped_as(edge) in group.losses and not written_at(edge, view, best)
     }
     calls = len(reading.response.tool_calls)
     numbered = calls and not index_kept

@@ -131,7 +131,9 @@ def rivals_of(best: Hypothesis, members: Sequence[Observation]) -> Iterator[tupl
     for counting in COUNTINGS:
         rival = replace(best, counting=counting)
         rules = rules_between(best, rival)
-        possible = (with_calls or "section_end" not in rules) and (thinking or "think_generated" not in rules)
+        possible = (with_calls or "section_end" not in rules) and (
+            thinking or not {"think_generated", "think_end"}.intersection(rules)
+        )
         if len(rules) == 1 and possible:
             yield rules[0], rival
     if any(member.respaced is not None for member in members):

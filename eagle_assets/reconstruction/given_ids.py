@@ -6,7 +6,8 @@ import json
 from collections.abc import Container, Sequence
 
 from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count
-from eagle_assets.reconstruction.observation import Place
+from eagle_assets.reconstruction.canonical import is_canonical
+from eagle_assets.reconstruction.encoding import encodable
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
@@ -46,7 +47,26 @@ def _ids_of_logprobs(response: Response, target: Target) -> list[int] | None:
     return ids or None
 
 
-def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[Place] = ()) -> bool:
+def asked_for(reading: Reading, source: str) -> bool:
+    """Whether the request asked for these ids, in the words of the servers that have them to give."""
+    request = reading.exchange.request
+    return bool(request.get("return_token_ids") if source == "token_ids" else request.get("logprobs"))
+
+
+def off_the_path(ids: Sequence[int], reading: Reading) -> bool:
+    """Whether an encoder that was handed the shown text, whole or delta by delta, would have given other ids: only then
+    do ids show by themselves that they were generated."""
+    if reading.situation is None:
+        return False
+    vocabulary = reading.situation.target.vocabulary
+    if is_canonical(ids, vocabulary) is not False:
+        return False
+    ordinary = [token for token in ids if token < vocabulary.ordinary_size]
+    pieces = (vocabulary.encode(encodable(delta.text)) for delta in reading.response.deltas)
+    return ordinary != [token for piece in pieces for token in piece]
+
+
+def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[str] = ()) -> bool:
     """Whether the ids say what the message shows; at the `kept` edges the provider takes no white space away.
 
     Left aside is what servers are known to take out or put in: white space at the ends of texts, marker text that a
@@ -79,6 +99,8 @@ def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[Pl
 
 
 def _same_text(said: str, shown: str, keeps: tuple[bool, bool], vocabulary: Vocabulary) -> bool:
+    if "\ufffd" in shown and "\ufffd" not in said:  # of what it stands for, the ids have lost the bytes
+        return False
     said, shown = (vocabulary.without_marker_text(text).replace("\ufffd", "") for text in (said, shown))
     core = said.strip()
     if core != shown.strip():

@@ -51,6 +51,8 @@ def _with(blank_sets: Iterable[frozenset[Edge]], members: Sequence[Observation])
     countings = [counting for counting in COUNTINGS if _may_count(counting, members)]
     for inserted in blank_sets:
         for counting in countings:
+            if not counting.think_end_counted and inserted:
+                continue  # who counts without markers counts what is sent, blanks and all
             for rewritten in rewrites:
                 yield Hypothesis(inserted, counting, rewritten)
 
@@ -63,5 +65,7 @@ def _may_count(counting: Counting, members: Sequence[Observation]) -> bool:
     """Whether the responses leave room for this counting. A generated `<think>` is missing in the prompt's count."""
     offsets = [o.prompt_offset for o in members if o.thinking and o.prompt_offset is not None]
     if counting.think_generated and offsets.count(-1) * 2 <= len(offsets):
+        return False
+    if not (counting.think_end_counted or any(o.thinking for o in members)):
         return False
     return not counting.section_end_open or any(o.has_calls for o in members)

@@ -122,5 +122,6 @@ def _difference(reading: Reading, output: Output[str], hypothesis: Hypothesis, t
     predicted = texts.length(output)
     predicted += counting.think_generated and situation.thinking
     predicted -= output.stopped and not counting.stop_counted
+    predicted -= output.reasoning_closed and not counting.think_end_counted
     predicted -= output.section_closed and counting.section_end_open
     return count - predicted

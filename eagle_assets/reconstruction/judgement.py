@@ -10,7 +10,7 @@ from eagle_assets.reconstruction.calibration import Calibration, GroupCalibratio
 from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, text_notes, what_is_unsettled
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
-from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids
+from eagle_assets.reconstruction.given_ids import agrees_with_message, asked_for, given_ids, off_the_path
 from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates
 from eagle_assets.reconstruction.observation import PLACES, EdgeView, Place, edge_views
 from eagle_assets.reconstruction.prompts import PromptVerdict
@@ -99,8 +99,9 @@ class _Case:
 
     def verdict(self) -> Reconstruction:
         ids, source = given_ids(self._reading)
-        if source:
-            return self._by_given_ids(ids, source)
+        return self._by_given_ids(ids, source) if source else self._by_text()
+
+    def _by_text(self) -> Reconstruction:
         if not self._inversions:
             return self._say("contradicted", None, ["no_convention_explains_the_text"])
         closing = self._sent_by_a_server([inversion for inversion in self._inversions if inversion.closes])
@@ -153,7 +154,8 @@ class _Case:
         if ids is None:
             best = self._inversions[0] if self._inversions else None
             return self._say("unverified", best, [f"{source}_incomplete"])
-        stop = self._situation.target.markers.stop
+        markers = self._situation.target.markers
+        stop = markers.stop
         if self._response.finish_reason != "length" and ids[-1:] != [stop]:
             return self._say("unverified", None, [f"{source}_without_stop"], output_ids=[*ids, stop])
         if not agrees_with_message(ids, self._reading, self._group.kept if self._group is not None else ()):
@@ -166,9 +168,28 @@ class _Case:
             return self._say("contradicted", None, ["given_ids_differ_from_count"], output_ids=ids)
         if UNPROVABLE.intersection(self._response.notes) or "finish_reasons_differ" in self._reading.layout_notes:
             return self._say("unverified", None, [], output_ids=ids)
+        if self._situation.thinking and ids[-1:] == [stop] and markers.think_end not in ids:
+            # Either the model ended in mid-thought, or what gives the ids leaves markers out.
+            return self._say("unverified", None, [f"{source}_without_think_end"], output_ids=ids)
+        if not self._were_generated(ids, source):
+            if self._group is not None and self._group.gives_other_ids:
+                return self._say("unverified", None, [f"{source}_unproven"], output_ids=ids)
+            exposure = Exposure(has_calls=bool(self._response.tool_calls), given=True)
+            return self._say("consistent", None, [source, "given_ids_as_encoded"], output_ids=ids, exposure=exposure)
         if not self._reading.is_witnessed:
             return self._say("consistent", None, [source, "arrivals_missing"], output_ids=ids)
         return self._say("exact", None, [source], output_ids=ids)
+
+    def _were_generated(self, ids: list[int], source: str) -> bool:
+        """Whether given ids are the generated ones, and not an encoding of the text by someone on the way: they were
+        asked for, or they are none themselves, or now and then the provider's are none."""
+        if asked_for(self._reading, source):
+            return True
+        if self._group is None:
+            return off_the_path(ids, self._reading)
+        if self._group.gives_other_ids:
+            return False
+        return self._group.gives_generated_ids or off_the_path(ids, self._reading)
 
     def _by_one_token_steps(self, closing: Sequence[Inversion]) -> Reconstruction | None:
         """The ids that the deltas spell when each step of the stream made one token; None where none did."""

@@ -14,6 +14,7 @@ from typing import Literal
 
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
+from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids, off_the_path
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank
 from eagle_assets.reconstruction.layouts import Layout
 from eagle_assets.reconstruction.reading import Reading
@@ -33,6 +34,7 @@ _CONTEXT_AT_START = 24
 _CONTEXT_AT_END = 12
 
 
+GivenIds = Literal["encoded", "off_path", "contradicted"]
 IndexRisk = Literal["single", "pair", "parallel", "history"]
 
 
@@ -65,7 +67,9 @@ class Observation:
     `respaced` is the change of length when arguments are spaced as the model usually does, None where the server
     cannot have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering
     server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. `reasoning_surplus` is
-    `reasoning_tokens` minus the tokens of the reasoning as shown. None: not known. `order` is the exchange's place.
+    `reasoning_tokens` minus the tokens of the reasoning as shown. `ids_given` is what ids that the server gives
+    are: as an encoder would give them for the text, off the canonical path, or ids of something else. None: not known.
+    `order` is the exchange's place.
     """
 
     exchange_id: str
@@ -82,6 +86,7 @@ class Observation:
     index_risk: IndexRisk
     prompt_offset: int | None
     reasoning_surplus: int | None
+    ids_given: GivenIds | None = None
 
 
 def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offset: int | None) -> Observation | None:
@@ -106,6 +111,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         index_risk=index_risk(situation.calls_in_history, len(output.calls)),
         prompt_offset=prompt_offset,
         reasoning_surplus=reasoning_surplus(reading, output, texts),
+        ids_given=_ids_given(reading),
     )
 
 
@@ -118,6 +124,15 @@ def reasoning_surplus(reading: Reading, output: Output[str], texts: EncodedTexts
     if not counted or not output.reasoning or (reading.response.streamed and not output.reasoning.isascii()):
         return None
     return counted - texts.count(output.reasoning)
+
+
+def _ids_given(reading: Reading) -> GivenIds | None:
+    ids, _ = given_ids(reading)
+    if ids is None:
+        return None
+    if len(ids) != reading.completion_tokens or not agrees_with_message(ids, reading):
+        return "contradicted"
+    return "off_path" if off_the_path(ids, reading) else "encoded"
 
 
 PLACES: tuple[Place, ...] = (*EDGES, "blank_content")

@@ -83,6 +83,7 @@ def convention_of(hypothesis: Hypothesis) -> Convention:
         tool_ids="bare",
         think_generated=hypothesis.counting.think_generated,
         stop_counted=hypothesis.counting.stop_counted,
+        think_end_counted=hypothesis.counting.think_end_counted,
         section_end_counted=not hypothesis.counting.section_end_open,
     )
 

@@ -9,7 +9,7 @@ from eagle_assets.reconstruction.observation import Place
 from eagle_assets.reconstruction.survivor import EDGES, Hypothesis
 from eagle_assets.serving.convention import Edge
 
-Rule = Edge | Literal["think_generated", "stop_counted", "section_end", "arguments_rewritten"]
+Rule = Edge | Literal["think_generated", "stop_counted", "think_end", "section_end", "arguments_rewritten"]
 """An edge stands for whether the server puts a blank in there."""
 
 
@@ -26,6 +26,8 @@ def _differing(one: Hypothesis, other: Hypothesis) -> Iterator[Rule]:
         yield "think_generated"
     if one.counting.stop_counted != other.counting.stop_counted:
         yield "stop_counted"
+    if one.counting.think_end_counted != other.counting.think_end_counted:
+        yield "think_end"
     if one.counting.section_end_open != other.counting.section_end_open:
         yield "section_end"
     if one.rewrites_arguments != other.rewrites_arguments:
@@ -38,6 +40,8 @@ def as_supposed(rule: Rule, hypothesis: Hypothesis) -> str:
         return "<think> is generated" if hypothesis.counting.think_generated else "<think> is part of the prompt"
     if rule == "stop_counted":
         return "the stop token is counted" if hypothesis.counting.stop_counted else "the stop token is not counted"
+    if rule == "think_end":
+        return "</think> is counted" if hypothesis.counting.think_end_counted else "</think> is not counted"
     if rule == "section_end":
         counted = "not counted or not generated" if hypothesis.counting.section_end_open else "counted"
         return f"the token that closes a tool section is {counted}"
@@ -52,6 +56,8 @@ def question(rule: Rule) -> str:
         return "whether <think> is generated or part of the prompt"
     if rule == "stop_counted":
         return "whether the stop token is counted"
+    if rule == "think_end":
+        return "whether </think> is counted"
     if rule == "section_end":
         return "whether the token that closes a tool section is counted"
     if rule == "arguments_rewritten":
@@ -65,6 +71,8 @@ def what_would_settle(rule: Rule) -> str:
         return "a short answer with thinking whose texts have one reading, and its prompt_tokens"
     if rule == "stop_counted":
         return "a short answer without tools whose texts have one reading"
+    if rule == "think_end":
+        return "a short answer with thinking beside one without"
     if rule == "section_end":
         return "an answer with a tool call beside one without"
     if rule == "arguments_rewritten":

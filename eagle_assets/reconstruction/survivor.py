@@ -114,6 +114,7 @@ class Scales:
         counting = hypothesis.counting
         left = self._difference - counting.think_generated * self._thinking + (not counting.stop_counted)
         left = left + counting.section_end_open * self._has_calls
+        left = left + (not counting.think_end_counted) * self._thinking
         refuted = np.zeros(len(left), dtype=bool)
         for edge in hypothesis.inserted:
             left = left - self._change[edge]

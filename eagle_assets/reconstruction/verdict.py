@@ -55,7 +55,8 @@ class Exposure:
     `lost` are, by edge, the LOSABLEs (their positions) that leave no trace where they are lost; `unusual` says that
     the white space which is seen at other edges is none that is often written there. `index_risk` is set
     where the server numbers the calls itself. `other_segmentation`: frames leave several ways to cut a text.
-    `restored` is white space that was put back.
+    `restored` is white space that was put back. `given`: the ids are the server's own, but may be an encoding of its
+    text.
     """
 
     lost: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Exposure:
     index_risk: IndexRisk | None = None
     other_segmentation: bool = False
     restored: Restored | None = None
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

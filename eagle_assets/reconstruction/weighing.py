@@ -6,7 +6,7 @@ again for all of its responses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -36,9 +36,27 @@ class Weight:
 
 def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:
     """What an exposure weighs in a group, for a model by its target's name."""
+    if exposure.given:
+        error = round(calibration.given_ids_error(group), 4)
+        return Weight(error, "given_ids_may_be_encoded" if error > MAX_ERROR_OF_A_RESPONSE else None)
+    errors = _errors(exposure, calibration, group, model, at_most=False)
+    error = round(_of_any(errors) + group.unmeasured_error(exposure.has_calls), 4)
+    if exposure.other_segmentation:
+        error = round(error + OTHER_SEGMENTATION_ERROR, 4)
+    if calibration.counts_its_texts(group):
+        return Weight(error, "count_may_be_of_the_text")
+    at_most = _of_any(_errors(exposure, calibration, group, model, at_most=True))
+    cause = max(errors, key=lambda cause: errors[cause]) if at_most > MAX_ERROR_OF_A_RESPONSE else None
+    return Weight(error, cause)
+
+
+def _errors(
+    exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str, at_most: bool
+) -> dict[str, float]:
+    """The probability that ids are wrong for each reason, or what it hardly exceeds."""
     errors = {
         f"white_space_may_be_lost: {place.replace('_', ' ')}": calibration.loss_error(
-            group, model, place, losable, exposure.unusual
+            group, model, place, losable, exposure.unusual, at_most
         )
         for place, losable in exposure.lost.items()
     }
@@ -48,12 +66,11 @@ def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration,
         )
     if exposure.index_risk is not None:
         errors["tool_index_unproven"] = calibration.index_error(exposure.index_risk)
-    total = 1 - prod(1 - error for error in errors.values())
-    error = round(total + group.unmeasured_error(exposure.has_calls), 4)
-    if exposure.other_segmentation:
-        error = round(error + OTHER_SEGMENTATION_ERROR, 4)
-    cause = max(errors, key=lambda cause: errors[cause]) if total > MAX_ERROR_OF_A_RESPONSE else None
-    return Weight(error, cause)
+    return errors
+
+
+def _of_any(errors: Mapping[str, float]) -> float:
+    return 1 - prod(1 - error for error in errors.values())
 
 
 def weighed(found: Reconstruction, weight: Weight) -> Reconstruction:

@@ -58,6 +58,7 @@ class Convention:
     - `nfc`: texts are Unicode-normalised.
     - `think_generated`: `<think>` is not in the prompt, so it is generated, and counted, first.
     - `stop_counted`: whether `completion_tokens` includes the stop token.
+    - `think_end_counted`: whether it includes `</think>`.
     - `section_end_counted`: whether it includes the token that closes a tool section.
     - `reasoning_count`: what `reasoning_tokens` counts; None where its figure follows no rule.
     """
@@ -73,6 +74,7 @@ class Convention:
     nfc: bool = False
     think_generated: bool = False
     stop_counted: bool = True
+    think_end_counted: bool = True
     section_end_counted: bool = True
     reasoning_count: Literal["with_end", "without_end", "zero"] | None = None
 
@@ -100,7 +102,8 @@ class Convention:
     def count_offset(self, output: Output[Any]) -> int:
         """What `completion_tokens` adds to the number of generated ids."""
         uncounted_stop = output.stopped and not self.stop_counted
-        return -uncounted_stop - (output.section_closed and not self.section_end_counted)
+        uncounted_end = output.reasoning_closed and not self.think_end_counted
+        return -uncounted_stop - uncounted_end - (output.section_closed and not self.section_end_counted)
 
     def tool_id(self, header: str, position: int, situation: Situation) -> str:
         """The id that the server reports for the call with this header, the `position`-th of the answer."""

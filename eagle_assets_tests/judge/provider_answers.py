@@ -13,7 +13,7 @@ def exchanges_of(provider: Provider, number: int, start: int = 0) -> list[tuple[
     """Unstreamed answers to `number` prompts from `start` on, each with its true output ids."""
     found = []
     for order, (request, _) in enumerate(asked()[start : start + number]):
-        plain = {**request, "stream": False}
+        plain = {**request, "stream": False, "return_token_ids": provider.gives_token_ids}
         answer = answer_of(plain, provider, f"gen-{provider.slug}-{start + order}", created=0)
         exchange = Exchange(answer.generation_id, request["model"], provider.name, 200, plain, json_body(answer))
         found.append((exchange, list(answer.output_ids)))

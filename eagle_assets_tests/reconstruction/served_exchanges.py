@@ -103,6 +103,8 @@ def document(
     }
     if situation.tools:
         request["tools"] = list(situation.tools)
+    if gives_token_ids:
+        request["return_token_ids"] = True
     if situation.target.thinking == "switchable" and not situation.thinking:
         request["reasoning"] = {"enabled": False}
     given = truth.ids if gives_token_ids else None

@@ -40,7 +40,7 @@ def with_given_ids(truth: Truth, ids: Sequence[int]) -> dict[str, Any]:
     line = document(truth, VERBATIM)
     body = json.loads(line["body"])
     body["choices"][0]["token_ids"] = list(ids)
-    return {**line, "body": json.dumps(body)}
+    return {**line, "request": {**line["request"], "return_token_ids": True}, "body": json.dumps(body)}
 
 
 def test_the_true_ids_of_a_text_with_white_ends_are_exact() -> None:

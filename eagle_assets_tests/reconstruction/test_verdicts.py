@@ -128,8 +128,13 @@ def given(ids: Sequence[int], truth: Truth = PLAIN) -> dict[str, Any]:
     return changed(line, lambda body: body["choices"][0].update(token_ids=list(ids)))
 
 
+def asked(line: dict[str, Any], **parameters: Any) -> dict[str, Any]:
+    """The line with these parameters in its request."""
+    return {**line, "request": line["request"] | parameters}
+
+
 def test_given_ids_are_exact_even_off_the_canonical_path() -> None:
-    assert verdict_among(given(PLAIN.ids)).verdict == "exact"
+    assert verdict_among(asked(given(PLAIN.ids), return_token_ids=True)).verdict == "exact"
     spelt_out = [VOCABULARY.id_of_bytes[bytes([byte])] for byte in b"Hello"]
     truth = Truth([*VOCABULARY.encode("Hi."), MARKERS.think_end, *spelt_out, MARKERS.stop], THINKING)
     result = verdict_among(given(truth.ids, truth))
@@ -171,7 +176,7 @@ def test_bytes_of_logprobs_are_ids() -> None:
         entries = [{"token": "?", "bytes": list(VOCABULARY.bytes_of(token)), "logprob": -0.1} for token in PLAIN.ids]
         body["choices"][0]["logprobs"] = {"content": entries}
 
-    result = verdict_among(changed(document(PLAIN, VERBATIM), change))
+    result = verdict_among(asked(changed(document(PLAIN, VERBATIM), change), logprobs=True))
     assert (result.verdict, result.output_ids) == ("exact", PLAIN.ids)
 
 
