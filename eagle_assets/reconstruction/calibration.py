@@ -114,8 +114,9 @@ class GroupCalibration:
     def gives_other_ids(self) -> bool:
         """Whether ids that it gives are too often not those generated: a model leaves the canonical path now and then,
         another encoder as a rule, and ids of something else than the text are not met twice by accident."""
-        encoded, off_path, contradicted = map(self.ids_given.get, ("encoded", "off_path", "contradicted"), (0, 0, 0))
-        return off_path > max(3, encoded) or contradicted > max(1, (encoded + off_path) // 4)
+        given = self.ids_given
+        encoded, off_path = given.get("encoded", 0), given.get("off_path", 0)
+        return off_path > max(3, encoded) or given.get("contradicted", 0) > max(1, (encoded + off_path) // 4)
 
     def servers_that_speak(self, has_calls: bool) -> tuple[str, ...]:
         """The servers that may have sent a response with calls or without; none while the group settles too little.
@@ -164,7 +165,7 @@ class Calibration:
     departed: Mapping[str, Departed] = field(default_factory=dict)
 
     def counts_its_texts(self, group: GroupCalibration) -> bool:
-        """Whether a provider's counts are likelier to be of the texts that it sends than of the ids that were generated.
+        """Whether a provider's counts are likelier to be of the texts that it sends than of the generated ids.
 
         Such counts say nothing of the ids, and always close; others do not where the model left the canonical path, as
         it does now and then at other providers.

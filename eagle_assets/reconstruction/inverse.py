@@ -34,7 +34,7 @@ def edges(output: Output[str], situation: Situation) -> Iterator[tuple[Edge, str
 _STARTS = frozenset(edge for edge in EDGES if edge.endswith("_start"))
 
 
-def at_start(edge: Edge) -> bool:
+def at_start(edge: str) -> bool:
     return edge in _STARTS
 
 
