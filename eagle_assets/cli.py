@@ -168,7 +168,8 @@ def judge(
         key = settings.judge_key.get_secret_value() if settings.judge_key is not None else None
         bench = Bench(opened(chosen, concurrency, key), home().root / "judge", concurrency)
         target = target_named(configuration.target)
-        judge_files(files, output, bench, target, calibration_file, save_calibration)
+        limit = configuration.max_residual_error
+        judge_files(files, output, bench, target, calibration_file, save_calibration, limit)
     except (CalibrationError, ConfigurationError, JudgeBusy, JudgeError, JournalError, OSError) as error:
         fail(str(error))
 

@@ -1,5 +1,6 @@
 """`judged_sequences`: the sequences once the target model itself was asked how likely it finds them."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -37,8 +38,8 @@ _rulings: "dict[tuple[str, tuple[Input, ...]], Ruling]" = {}  # the last: the da
 def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Events:
     """The rows of `token_sequences` after the target model: what its likelihood settles, repairs or contradicts.
 
-    Only where the datasets file names a `judge`; else it is empty, and the shards are made without it. Conventions that
-    a provider's texts and counts leave open are decided over its responses of all datasets. Trusted ids that the target
+    Only where the datasets file names a `judge`; else it is empty, and the shards are made without it. What a
+    provider's texts and counts leave open is decided over its responses of all datasets. Trusted ids that the target
     finds far less likely than what servers are known to make of them are repaired, where exactly one reading is
     plausible and explains everything that was seen, else `contradicted`. From where on is learnt from ids that are
     proven. Nothing becomes `exact`.
@@ -59,6 +60,7 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
     from eagle_assets.judge.stage import Hearing, counts_of, surprises_below_threshold
     from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.record_file import JournalError
+    from eagle_assets.reconstruction.decisions_in_words import decisions_in_words
     from eagle_assets.targets.kimi import target_named
 
     name, home, configuration = context.partition_key, project.home, project.configuration
@@ -89,16 +91,16 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
         )
         sentences = "\n".join(f"- {sentence}" for sentence in tally.sentences(ruling.learnt, bench))
         decided = "\n".join(
-            f"- {provider}: {a.chosen}, not {a.refuted} ({a.responses} responses, {a.nats:.1f} nats)"
-            for (_, provider, _), found in ruling.arbitrations.items()
-            for a in found
+            f"- {provider}: {sentence}"
+            for (_, provider, _), found in ruling.decided.items()
+            for sentence in decisions_in_words(found)
         )
         yield from events_of(
             audit,
             {
                 "judged by": bench.name,
                 "what it found": dg.MetadataValue.md(sentences),
-                "what it decided": dg.MetadataValue.md(decided or "nothing: no rival convention stood"),
+                "what it decided": dg.MetadataValue.md(decided or "nothing was open"),
                 **shown,
             },
         )
@@ -121,16 +123,15 @@ def _stored(project: Project) -> "dict[str, Stored]":
 def _ruling(
     context: dg.AssetExecutionContext, project: Project, bench: "Bench", stored: "dict[str, Stored]"
 ) -> "Ruling":
-    from eagle_assets.defs.judging import finder_of
+    from eagle_assets.defs.judging import calibration_with
     from eagle_assets.judge.stage import Court
     from eagle_assets.targets.kimi import target_named
 
     configuration = project.configuration
     learnt_from = (bench.name, tuple(found.sequences.as_input for found in stored.values()))
     if learnt_from not in _rulings:
-        calibration = finder_of(project, is_own=False)[0].calibration
         target = target_named(configuration.target)
-        court = Court(bench, target, stored, list(configuration.bought), calibration)
+        court = Court(bench, target, stored, configuration.bought, partial(calibration_with, project))
         for sentence in court.cost():
             context.log.info(sentence)
         _rulings.clear()

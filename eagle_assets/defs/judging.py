@@ -18,6 +18,7 @@ from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import ROWS_PER_BATCH, NewVersion
 from eagle_assets.reconstruction.blind import BlindReport, kept_blind_error
 from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.decisions import Arbitrations
 from eagle_assets.reconstruction.departures import Departures, departures
 from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.own_outputs import known_outputs, rows_to_try
@@ -44,6 +45,12 @@ def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
     calibration = _calibration(project.home, tuple(published.as_input for published in bought))
     return BoughtFinder(target, calibration), ", ".join(str(published.audit.dataset) for published in bought)
+
+
+def calibration_with(project: Project, decided: Arbitrations) -> Calibration:
+    """What is learnt from all that was bought, and from what the target model decided."""
+    bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
+    return calibrate_parts(_parts(project.home, [published.as_input for published in bought]), decided)
 
 
 def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[list[Examined], Figures]:
@@ -105,12 +112,16 @@ def departures_of(project: Project) -> Departures:
 @lru_cache(maxsize=1)
 def _calibration(home: Home, learnt_from: tuple[Input, ...]) -> Calibration:
     """Kept, because the datasets of a run follow each other and learn from the same responses."""
+    return calibrate_parts(_parts(home, learnt_from))
+
+
+def _parts(home: Home, learnt_from: Iterable[Input]) -> list[Part]:
     parts: list[Part] = []
     for version in learnt_from:
         of_dataset = parts_of(require(home, version.stage, version.dataset), OBSERVATIONS, found_by())
         forget_others(home, OBSERVATIONS, str(version.dataset), of_dataset)
         parts += of_dataset
-    return calibrate_parts(parts)
+    return parts
 
 
 @lru_cache(maxsize=1)

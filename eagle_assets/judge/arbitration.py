@@ -11,10 +11,8 @@ with (Wald's test), or there are no more responses.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from heapq import nsmallest
 from itertools import combinations
 from math import inf, log
 
@@ -22,20 +20,19 @@ import numpy as np
 
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.questions import Question
+from eagle_assets.judge.samples import in_batches, sampled
 from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.variants import narrowed
-from eagle_assets.reconstruction.calibration import Arbitration, GroupKey
 from eagle_assets.reconstruction.contests import Contest
+from eagle_assets.reconstruction.decisions import Arbitration, GroupKey
 from eagle_assets.reconstruction.survivor import CLOSES, DIFFERS
 
-MOST_RESPONSES = 200
 ERROR = 0.001
 """The chance that a provider's convention is decided wrongly, over all of its rivals."""
 
 CAP = 3.0
 """Nats: the most that one response counts for."""
 
-_AT_ONCE = 4  # responses of a provider that are asked about before it is looked whether that was enough
 _LEAST_LOGPROB = -100.0  # in the place of −inf
 _LOOKAHEAD = 16  # tokens behind the last difference on which candidates are weighed
 
@@ -46,41 +43,17 @@ Contests = Callable[[], Iterable[Contest]]
 def arbitrate(contests: Contests, bench: Bench) -> dict[GroupKey, tuple[Arbitration, ...]]:
     """What the target decides for each group; a group that it leaves undecided has no entry."""
     tallies: dict[GroupKey, _Tally] = defaultdict(_Tally)
-    waiting: dict[GroupKey, list[Contest]] = defaultdict(list)
-    for contest in _sampled(contests):
-        if tallies[contest.group].is_decided:
-            continue
-        batch = waiting[contest.group]
-        batch.append(contest)
-        if len(batch) == _AT_ONCE:
-            _hear(batch, tallies[contest.group], bench)
-            batch.clear()
-    for key, batch in waiting.items():
-        _hear(batch, tallies[key], bench)
+    for batch in in_batches(sampled(contests), lambda key: tallies[key].is_decided):
+        _hear(batch, tallies[batch[0].group], bench)
     return {key: found for key, tally in tallies.items() if (found := tally.arbitrations(bench.name))}
 
 
 def cost_of_arbitration(contests: Contests, bench: Bench) -> Cost:
     """What it costs at most; it ends as soon as everything is decided."""
-    return bench.cost(question for contest in _sampled(contests) for question in _questions(contest).values())
-
-
-def _sampled(contests: Contests) -> Iterator[Contest]:
-    """At most MOST_RESPONSES of each group, drawn by their names, in order."""
-    names: dict[GroupKey, list[bytes]] = defaultdict(list)
-    for contest in contests():
-        names[contest.group].append(_drawn(contest))
-    last = {key: nsmallest(MOST_RESPONSES, drawn)[-1] for key, drawn in names.items()}
-    return (contest for contest in contests() if _drawn(contest) <= last[contest.group]) if last else iter(())
-
-
-def _drawn(contest: Contest) -> bytes:
-    return blake2b(contest.exchange_id.encode(), digest_size=8).digest()
+    return bench.cost(question for contest in sampled(contests) for question in _questions(contest).values())
 
 
 def _hear(batch: Sequence[Contest], tally: _Tally, bench: Bench) -> None:
-    if tally.is_decided:
-        return
     asked = [_questions(contest) for contest in batch]
     bench.ask(question for questions in asked for question in questions.values())
     for contest, questions in zip(batch, asked, strict=True):
@@ -89,18 +62,36 @@ def _hear(batch: Sequence[Contest], tally: _Tally, bench: Bench) -> None:
             tally.add(likelihoods)
 
 
-def _log_likelihoods(contest: Contest, questions: Mapping[str, Question], bench: Bench) -> dict[str, float] | None:
-    """Of the response under each convention: of its ids by the target, and of its count. None without an answer."""
-    found: dict[str, float] = {}
+@dataclass(frozen=True, slots=True)
+class _Likelihood:
+    """Logarithms, of a response under a convention: of its ids by the target, and of its count; both −inf where the
+    convention cannot have shown it."""
+
+    of_ids: float
+    of_count: float
+
+    @property
+    def total(self) -> float:
+        return self.of_ids + self.of_count
+
+
+_IMPOSSIBLE = _Likelihood(-inf, -inf)
+
+
+def _log_likelihoods(
+    contest: Contest, questions: Mapping[str, Question], bench: Bench
+) -> dict[str, _Likelihood] | None:
+    """Of the response under each convention. None without an answer."""
+    found: dict[str, _Likelihood] = {}
     for name, reading in contest.readings.items():
         if reading is None:
-            found[name] = -inf
+            found[name] = _IMPOSSIBLE
             continue
         scores = bench.scores(questions[name]) if questions else None
         if questions and scores is None:
             return None
         of_ids = float(np.nansum(np.maximum(scores.tokens, _LEAST_LOGPROB))) if scores is not None else 0.0
-        found[name] = of_ids + (CLOSES if reading.closes else DIFFERS)
+        found[name] = _Likelihood(of_ids, CLOSES if reading.closes else DIFFERS)
     return found
 
 
@@ -124,37 +115,53 @@ def _questions(contest: Contest) -> dict[str, Question]:
 
 
 @dataclass(slots=True)
+class _Heard:
+    """A pair of conventions. `nats`: by how much the first is likelier over `responses`; `of_ids` are the sums of what
+    the target says of the ids of each, where both can have shown a response."""
+
+    nats: float = 0.0
+    responses: int = 0
+    of_ids: tuple[float, float] = (0.0, 0.0)
+
+    def add(self, mine: _Likelihood, theirs: _Likelihood) -> None:
+        self.nats += max(-CAP, min(CAP, mine.total - theirs.total))
+        self.responses += 1
+        if _IMPOSSIBLE not in (mine, theirs):
+            self.of_ids = self.of_ids[0] + mine.of_ids, self.of_ids[1] + theirs.of_ids
+
+
+@dataclass(slots=True)
 class _Tally:
-    """`nats` are, for each pair of conventions, by how much the first is likelier, over `responses` of them."""
+    """What was heard of each pair of conventions."""
 
-    nats: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    responses: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    pairs: dict[tuple[str, str], _Heard] = field(default_factory=lambda: defaultdict(_Heard))
 
-    def add(self, log_likelihoods: Mapping[str, float]) -> None:
-        for one, other in combinations(sorted(log_likelihoods), 2):
-            mine, theirs = log_likelihoods[one], log_likelihoods[other]
-            if mine != theirs and abs(self.nats[one, other]) < self._enough:
-                self.nats[one, other] += max(-CAP, min(CAP, mine - theirs))
-                self.responses[one, other] += 1
+    def add(self, likelihoods: Mapping[str, _Likelihood]) -> None:
+        for one, other in combinations(sorted(likelihoods), 2):
+            mine, theirs = likelihoods[one], likelihoods[other]
+            if mine.total != theirs.total and abs(self.pairs[one, other].nats) < self._enough:
+                self.pairs[one, other].add(mine, theirs)
 
     @property
     def is_decided(self) -> bool:
         """Whether each pair is; conventions that never differed are none."""
-        return bool(self.nats) and all(abs(nats) >= self._enough for nats in self.nats.values() if nats)
+        return bool(self.pairs) and all(abs(p.nats) >= self._enough for p in self.pairs.values() if p.nats)
 
     @property
     def _enough(self) -> float:
-        return log(max(1, len({name for pair in self.nats for name in pair}) - 1) / ERROR)
+        return log(max(1, len({name for pair in self.pairs for name in pair}) - 1) / ERROR)
 
     def arbitrations(self, judge: str) -> tuple[Arbitration, ...]:
         """What is refuted, each by the one that beats it by most; nothing where each is beaten by another."""
         beaten: dict[str, Arbitration] = {}
-        for (one, other), nats in self.nats.items():
-            if abs(nats) < self._enough:
+        for names, heard in self.pairs.items():
+            if abs(heard.nats) < self._enough:
                 continue
-            chosen, refuted = (one, other) if nats > 0 else (other, one)
-            found = Arbitration(chosen, refuted, self.responses[one, other], round(abs(nats), 2), ERROR, judge)
+            way = 1 if heard.nats > 0 else -1
+            (chosen, refuted), nats = names[::way], round(abs(heard.nats), 2)
+            sums = (round(heard.of_ids[::way][0], 2), round(heard.of_ids[::way][1], 2))
+            found = Arbitration(chosen, refuted, heard.responses, nats, ERROR, judge, sums)
             if refuted not in beaten or beaten[refuted].nats < found.nats:
                 beaten[refuted] = found
-        names = {name for pair in self.nats for name in pair}
-        return tuple(beaten.values()) if names - beaten.keys() else ()
+        names_met = {name for pair in self.pairs for name in pair}
+        return tuple(beaten.values()) if names_met - beaten.keys() else ()

@@ -10,17 +10,28 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.scan import Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
-from eagle_assets.judge.verdicts import Judged, explaining, is_open_to_doubt, is_proven, judged, settled, trial_of
+from eagle_assets.judge.verdicts import (
+    Judged,
+    explaining,
+    is_proven,
+    judged,
+    open_to_doubt,
+    settled,
+    trial_of,
+    trusted_trial_of,
+)
+from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witness
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Arbitrations, Calibration
+from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.contests import Contest, contests
+from eagle_assets.reconstruction.decisions import Arbitrations, decisions
+from eagle_assets.reconstruction.decisions_in_words import decisions_in_words
 from eagle_assets.reconstruction.files import exchanges_in, read_calibration, write_calibration
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
@@ -28,14 +39,12 @@ from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.targets.target import Target
 
-_MOST_SHOWN = 12
-
 
 class _Case:
     """The exchanges of the files, read anew each time that they are wanted, so that none is kept."""
 
-    def __init__(self, files: Sequence[Path], calibration: Calibration, target: Target) -> None:
-        self._files = files
+    def __init__(self, files: Sequence[Path], calibration: Calibration, target: Target, limit: float) -> None:
+        self._files, self._limit = files, limit
         self.target = target
         self.first = self.calibration = calibration
 
@@ -46,20 +55,26 @@ class _Case:
         of_target = (exchange for exchange in self.exchanges() if self.target.is_named(exchange.model))
         return contests(of_target, self.first)
 
-    def settle(self, arbitrations: Arbitrations) -> None:
+    def take(self, decided: Arbitrations) -> None:
         """Take what the judge decided into the calibration."""
-        if arbitrations:
-            self.calibration = calibrate(self.exchanges(), arbitrations)
+        if decided:
+            self.calibration = calibrate(self.exchanges(), decided)
+
+    def witnesses(self) -> Iterator[Witness]:
+        for exchange, found in zip(self.exchanges(), reconstruct(self.exchanges(), self.calibration), strict=True):
+            trial = trial_of(found, exchange.request, self.target)
+            if (one := witness(found, trial, self.calibration, self.target)) is not None:
+                yield one
 
     def verdicts(self) -> Iterator[tuple[Exchange, Reconstruction, Reconstruction]]:
-        """Each exchange with its verdict before the judge, and after it settled the conventions."""
+        """Each exchange with its verdict before the judge, and after it decided what was open of the providers."""
         before = reconstruct(self.exchanges(), self.first)
         after = reconstruct(self.exchanges(), self.calibration) if self.calibration is not self.first else None
         for exchange, found in zip(self.exchanges(), before, strict=True):
-            yield exchange, found, found if after is None else settled(found, next(after))
+            yield exchange, found, found if after is None else settled(found, next(after), self._limit)
 
     def trials(self) -> Iterator[Trial]:
-        found = (trial_of(after, exchange.request, self.target) for exchange, _, after in self.verdicts())
+        found = (trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in self.verdicts())
         return (trial for trial in found if trial is not None)
 
     def proven(self) -> Iterator[Trial]:
@@ -72,9 +87,9 @@ class _Case:
         """What the judge makes of each exchange, in order."""
         hypotheses = hypotheses_by_name(self.calibration)
         for exchange, before, after in self.verdicts():
-            trial = trial_of(after, exchange.request, self.target)
+            trial = trusted_trial_of(after, exchange.request, self.target)
             surprise = scan.surprise_of(trial) if trial is not None else None
-            if not is_open_to_doubt(after, self.target.vocabulary):
+            if not open_to_doubt(after):
                 yield Judged(after, before, surprise)
             else:
                 explains = explaining(read(exchange), after, hypotheses)
@@ -88,20 +103,20 @@ def judge_files(
     target: Target,
     calibration_file: Path | None,
     save_calibration: Path | None,
+    limit: float,
 ) -> None:
     """Write a judged verdict for each line of `files` to `output`, which appears whole or not at all; `target` is the
-    model that the judge is.
+    model that the judge is, `limit` the residual error of what it lifts, at most.
 
     What it costs is said before it is asked; what was answered is not asked again in another run. Raises
     CalibrationError, JudgeError, JudgeBusy, JournalError and OSError.
     """
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 160)
     calibration = read_calibration(calibration_file) if calibration_file else calibrate(exchanges_in(files))
-    case = _Case(files, calibration, target)
+    case = _Case(files, calibration, target, limit)
     with bench:
         if calibration_file is None:  # a calibration that is given is taken as it is
-            arbitrations = _settle(case, bench, console)
-            _show_arbitrations(arbitrations, console)
+            _decide(case, bench, console)
         if save_calibration is not None:
             write_calibration(case.calibration, save_calibration)
         scan = Scan(bench, case.target)
@@ -118,25 +133,21 @@ def judge_files(
     console.print(f"Verdicts are in {output}", highlight=False)
 
 
-def _settle(case: _Case, bench: Bench, console: Console) -> Arbitrations:
+def _decide(case: _Case, bench: Bench, console: Console) -> None:
+    """What is open of the providers, and what the target says of it."""
     cost = cost_of_arbitration(case.contests, bench)
     if cost.questions or cost.known:
         console.print(f"Rival conventions before the target: at most {cost}")
-    arbitrations = arbitrate(case.contests, bench)
-    case.settle(arbitrations)
-    return arbitrations
-
-
-def _show_arbitrations(arbitrations: Arbitrations, console: Console) -> None:
-    if not arbitrations:
-        return
-    table = Table(title="What the target decided", title_justify="left")
-    for name in ("provider", "streamed", "chosen", "refuted", "responses", "nats"):
-        table.add_column(name, justify="right" if name in ("responses", "nats") else "left")
-    for (_, provider, streamed), found in arbitrations.items():
-        for a in found[:_MOST_SHOWN]:
-            table.add_row(provider, str(streamed), a.chosen, a.refuted, str(a.responses), f"{a.nats:.1f}")
-    console.print(table)
+    rivals = arbitrate(case.contests, bench)
+    case.take(decisions(rivals, {}))
+    cost = cost_of_edges(case.witnesses, bench, case.target)
+    if cost.questions or cost.known:
+        console.print(f"White space at the ends of texts before the target: at most {cost}")
+    decided = decisions(rivals, weigh_edges(case.witnesses, bench, case.target))
+    case.take(decided)
+    for (_, provider, streamed), found in sorted(decided.items()):
+        for sentence in decisions_in_words(found):
+            console.print(f"{provider}, {'streamed' if streamed else 'JSON'}: {sentence}", highlight=False)
 
 
 def _write(found: Iterable[Judged], output: Path) -> None:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from math import nan
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.scan import Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
-from eagle_assets.judge.verdicts import Judged, explaining, is_open_to_doubt, is_proven, judged, settled, trial_of
+from eagle_assets.judge.verdicts import (
+    Judged,
+    explaining,
+    is_proven,
+    judged,
+    open_to_doubt,
+    settled,
+    trial_of,
+    trusted_trial_of,
+)
+from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witness
 from eagle_assets.lake.audit import Check, Published
 from eagle_assets.lake.schemas import JUDGED_SEQUENCES
 from eagle_assets.lake.version import NewVersion
-from eagle_assets.reconstruction.calibration import Arbitrations, Calibration
-from eagle_assets.reconstruction.contests import Contest, contests
+from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.contests import Contest, contests, is_contested
+from eagle_assets.reconstruction.decisions import Arbitrations, decisions
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
-from eagle_assets.reconstruction.sequences import calibrate_rows, held_back, residual_error, sequence_rows
+from eagle_assets.reconstruction.sequences import sequence_rows
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction
 from eagle_assets.targets.target import Target
@@ -53,13 +63,27 @@ class Stored:
                 if trial is not None and is_proven(found, target.vocabulary):
                     yield trial
 
+    def read_again(
+        self, decided: Arbitrations, calibration: Calibration, columns: list[str] | None = None
+    ) -> Iterator[tuple[dict[str, Any], Reconstruction, dict[str, Any]]]:
+        """Each row, what it reads as in the light of what was decided, and the response that it came from, with these
+        columns at least."""
+        # Bodies are large, and read only where something was decided.
+        responses = self.responses.rows(None if decided else columns)
+        for row, response in zip(self.sequences.rows(), responses, strict=True):
+            found = reconstruction_of(row)
+            if decided and row["verdict"] == "unverified":
+                (again,) = sequence_rows([response], calibration)
+                found = reconstruction_of(again)
+            yield row, found, response
+
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the judge says of all datasets together: what it decided between conventions, the calibration that this
-    leads to, and how far its surprise can be believed."""
+    """What the judge says of all datasets together: what it decided of their providers, the calibration that this leads
+    to, and how far its surprise can be believed."""
 
-    arbitrations: Arbitrations
+    decided: Arbitrations
     calibration: Calibration
     learnt: Experience
 
@@ -67,14 +91,21 @@ class Ruling:
 class Court:
     """All datasets together before the judge.
 
-    `datasets` are all that may be read, `bought` those of them that were; `calibration` is what those lead to.
+    `datasets` are all that may be read, `bought` those of them that were; `calibrated` gives the calibration that these
+    lead to, with what was decided.
     """
 
     def __init__(
-        self, bench: Bench, target: Target, datasets: Mapping[str, Stored], bought: list[str], calibration: Calibration
+        self,
+        bench: Bench,
+        target: Target,
+        datasets: Mapping[str, Stored],
+        bought: Iterable[str],
+        calibrated: Callable[[Arbitrations], Calibration],
     ) -> None:
-        self._bench, self._target, self._datasets = bench, target, datasets
-        self._bought, self._calibration = [datasets[name] for name in bought if name in datasets], calibration
+        self._bench, self._target, self._datasets, self._calibrated = bench, target, datasets, calibrated
+        self._bought = [datasets[name] for name in bought if name in datasets]
+        self._calibration = calibrated({})
         self._scan = Scan(bench, target)
 
     def cost(self) -> Iterator[str]:
@@ -82,21 +113,33 @@ class Court:
         contested = cost_of_arbitration(self._contests, self._bench)
         if contested.questions or contested.known:
             yield f"rival conventions before the target: at most {contested}"
+        edges = cost_of_edges(partial(self._witnesses, {}, self._calibration), self._bench, self._target)
+        if edges.questions or edges.known:
+            yield f"white space at the ends of texts before the target: at most {edges}"
         yield f"proven sequences, to measure the judge by: {self._scan.cost(self._proven)}"
 
     def sit(self) -> Ruling:
-        """Decide between conventions, and learn from what is proven."""
-        arbitrations, calibration = arbitrate(self._contests, self._bench), self._calibration
-        if arbitrations:
-            rows = (row for stored in self._bought for row in stored.responses.rows())
-            calibration = calibrate_rows(rows, arbitrations)
-        return Ruling(arbitrations, calibration, experience(self._scan, self._proven, self._target))
+        """Decide what is open about providers, and learn from what is proven."""
+        decided = decisions(arbitrate(self._contests, self._bench), {})
+        calibration = self._calibrated(decided) if decided else self._calibration
+        edges = weigh_edges(partial(self._witnesses, decided, calibration), self._bench, self._target)
+        if edges:
+            decided = decisions({key: found.rivals for key, found in decided.items()}, edges)
+            calibration = self._calibrated(decided)
+        return Ruling(decided, calibration, experience(self._scan, self._proven, self._target))
 
     def _contests(self) -> Iterator[Contest]:
-        if all(len(group.survivors) == 1 for group in self._calibration.groups.values()):
+        if not any(map(is_contested, self._calibration.groups.values())):
             return iter(())
         exchanges = (exchange_of_row(row) for stored in self._bought for row in stored.responses.rows())
         return contests((e for e in exchanges if self._target.is_named(e.model)), self._calibration)
+
+    def _witnesses(self, decided: Arbitrations, calibration: Calibration) -> Iterator[Witness]:
+        for stored in self._bought:
+            for _, found, response in stored.read_again(decided, calibration, ["request"]):
+                trial = trial_of(found, msgspec.json.decode(response["request"]), self._target)
+                if (one := witness(found, trial, calibration, self._target)) is not None:
+                    yield one
 
     def _proven(self) -> Iterator[Trial]:
         total = sum(int(stored.sequences.audit.counts.get("exact", 0)) for stored in self._datasets.values())
@@ -106,16 +149,15 @@ class Court:
 
 
 class Hearing:
-    """One dataset before the judge, once the ruling on all of them is known."""
+    """One dataset before the judge, once the ruling on all of them is known. What is lifted is wrong with a probability
+    of `limit` at most."""
 
     def __init__(self, ruling: Ruling, scan: Scan, stored: Stored, target: Target, limit: float) -> None:
-        self._ruling, self._scan, self._stored, self._target = ruling, scan, stored, target
-        self._held = self._lifted_too_many(limit) if ruling.arbitrations else frozenset[str]()
+        self._ruling, self._scan, self._stored, self._target, self._limit = ruling, scan, stored, target, limit
 
     def trials(self) -> Iterator[Trial]:
         """What is trusted."""
-        # Bodies are large, and read only where they are read anew under what was settled.
-        for _, after, response in self._verdicts(None if self._ruling.arbitrations else ["request"]):
+        for _, after, response in self._verdicts(["request"]):
             if (trial := self._trial(after, response)) is not None:
                 yield trial
 
@@ -133,35 +175,20 @@ class Hearing:
             before, trial = reconstruction_of(row), self._trial(after, response)
             surprise = self._scan.surprise_of(trial) if trial is not None else None
             found = Judged(after, before, surprise)
-            if surprise is not None and is_open_to_doubt(after, self._target.vocabulary):
+            if surprise is not None and open_to_doubt(after):
                 explains = explaining(read(exchange_of_row(response)), after, hypotheses)
                 found = judged(before, after, surprise, threshold, explains)
             yield judged_row(row, tally.noted(found))
 
     def _trial(self, found: Reconstruction, response: Mapping[str, Any]) -> Trial | None:
-        return trial_of(found, msgspec.json.decode(response["request"]), self._target)
+        return trusted_trial_of(found, msgspec.json.decode(response["request"]), self._target)
 
     def _verdicts(
-        self, columns: list[str] | None = None, held: bool = True
+        self, columns: list[str] | None = None
     ) -> Iterator[tuple[dict[str, Any], Reconstruction, dict[str, Any]]]:
-        """Each row, its verdict once the conventions are settled, and the response that it came from."""
-        for row, response in zip(self._stored.sequences.rows(), self._stored.responses.rows(columns), strict=True):
-            found = reconstruction_of(row)
-            if self._ruling.arbitrations and row["verdict"] == "unverified":
-                (again,) = sequence_rows([response], self._ruling.calibration)
-                if not (held and row["exchange_id"] in self._held):
-                    found = settled(found, reconstruction_of(again))
-            yield row, found, response
-
-    def _lifted_too_many(self, limit: float) -> frozenset[str]:
-        """The least certain of those that would be lifted, so that the trusted ones stay within the limit."""
-        names, errors = [], []
-        for row, found, _ in self._verdicts(held=False):
-            stated = {"verdict": found.verdict, "evidence": msgspec.json.encode(found.evidence)}
-            names.append(row["exchange_id"])
-            errors.append(residual_error(stated) if found.verdict == "consistent" else nan)
-        is_held = held_back(np.array(errors), limit)
-        return frozenset(name for name, held in zip(names, is_held, strict=True) if held)
+        """Each row, its verdict once the judge has decided what is open, and the response that it came from."""
+        for row, found, response in self._stored.read_again(self._ruling.decided, self._ruling.calibration, columns):
+            yield row, settled(reconstruction_of(row), found, self._limit), response
 
 
 def reconstruction_of(row: Mapping[str, Any]) -> Reconstruction:

@@ -70,6 +70,7 @@ class Surprise:
     place: int
     impossible: tuple[int, ...]
     log_likelihood: float
+    tokens: int
     cuts: bool = False
 
     @property
@@ -80,7 +81,7 @@ class Surprise:
 
 def suspicious_variants(trial: Trial, scores: Scores, target: Target) -> list[Variant]:
     """Variants that are worth asking about, at places that cost enough; the dearest places first."""
-    nats = -np.nan_to_num(sampled_logprobs(scores, trial.sampling), neginf=_LEAST_LOGPROB)
+    nats = -_logprobs(scores, trial.sampling)
     sums = np.concatenate([[0.0], np.cumsum(nats, dtype=np.float64)])
 
     def cost(variant: Variant) -> float:
@@ -108,8 +109,9 @@ def _all_variants(ids: Sequence[int], target: Target, dear: Sequence[int]) -> It
 
 def surprise(trial: Trial, scores: Scores, of_variants: Mapping[Variant, Scores], vocabulary_size: int) -> Surprise:
     """What the judge's answers about an output, and about its variants, come to."""
-    logprobs = np.nan_to_num(sampled_logprobs(scores, trial.sampling), neginf=_LEAST_LOGPROB)
-    weighed = [Weighed(variant, _gain(trial, variant, logprobs, found)) for variant, found in of_variants.items()]
+    logprobs = _logprobs(scores, trial.sampling)
+    found = ((variant, _logprobs(answer, trial.sampling)) for variant, answer in of_variants.items())
+    weighed = [Weighed(variant, _gain(variant, logprobs, instead)) for variant, instead in found]
     weighed.sort(key=lambda w: -w.nats)
     place = int(np.argmin(logprobs)) if len(logprobs) else 0
     return Surprise(
@@ -118,13 +120,22 @@ def surprise(trial: Trial, scores: Scores, of_variants: Mapping[Variant, Scores]
         place=place,
         impossible=tuple(int(p) for p in np.flatnonzero(outside_nucleus(scores, trial.sampling, vocabulary_size))),
         log_likelihood=float(logprobs.sum(dtype=np.float64)),
+        tokens=len(logprobs),
         cuts=trial.sampling.top_p < 1.0,
     )
 
 
-def _gain(trial: Trial, variant: Variant, logprobs: Floats, scores: Scores) -> float:
-    """Of the same tokens behind the change as many on both sides."""
-    instead = np.nan_to_num(sampled_logprobs(scores, trial.sampling), neginf=_LEAST_LOGPROB)
+def gain(trial: Trial, variant: Variant, given: Scores, instead: Scores) -> float:
+    """By how many nats the target finds a variant likelier than what stands there; over the same tokens behind the
+    change on both sides."""
+    return _gain(variant, _logprobs(given, trial.sampling), _logprobs(instead, trial.sampling))
+
+
+def _logprobs(scores: Scores, sampling: Sampling) -> Floats:
+    return np.nan_to_num(sampled_logprobs(scores, sampling), neginf=_LEAST_LOGPROB)
+
+
+def _gain(variant: Variant, given: Floats, instead: Floats) -> float:
     behind = len(instead) - len(variant.instead)
-    mine = logprobs[variant.start : variant.end + behind]
+    mine = given[variant.start : variant.end + behind]
     return float(instead.sum(dtype=np.float64) - mine.sum(dtype=np.float64))

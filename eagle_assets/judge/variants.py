@@ -17,6 +17,8 @@ from eagle_assets.targets.vocabulary import Vocabulary
 
 Kind = Literal["leading blank", "white space at an end", "tool index", "line break", "segmentation"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+CUTS: frozenset[Kind] = frozenset(("line break", "segmentation"))
+"""The same bytes in other tokens."""
 
 _ENDS = ("", " ", "\n", "\n\n")
 _INDEX = re.compile(r"(.*:)(\d{1,6})", re.DOTALL)
@@ -56,14 +58,14 @@ def spans(ids: Sequence[int], vocabulary: Vocabulary) -> list[Span]:
 def leading_blanks(ids: Sequence[int], target: Target) -> Iterator[Variant]:
     """Each text that begins with a blank without it, each other one with it."""
     for span in _texts(ids, target, with_arguments=True):
-        yield from _reencoded(ids, span, target.vocabulary, "leading blank", _other_blank)
+        yield from reencoded(ids, span, target.vocabulary, "leading blank", _other_blank)
 
 
 def ends(ids: Sequence[int], target: Target) -> Iterator[Variant]:
     """Each text with other white space at its end."""
     for span in _texts(ids, target, with_arguments=False):
         for end in _ENDS:
-            yield from _reencoded(ids, span, target.vocabulary, "white space at an end", partial(_ending, end=end))
+            yield from reencoded(ids, span, target.vocabulary, "white space at an end", partial(_ending, end=end))
 
 
 def tool_indexes(ids: Sequence[int], target: Target) -> Iterator[Variant]:
@@ -72,7 +74,7 @@ def tool_indexes(ids: Sequence[int], target: Target) -> Iterator[Variant]:
         if span.after != target.markers.call_begin:
             continue
         for change in (-1, 1, None):
-            yield from _reencoded(ids, span, target.vocabulary, "tool index", partial(_numbered, change=change))
+            yield from reencoded(ids, span, target.vocabulary, "tool index", partial(_numbered, change=change))
 
 
 def encoded_otherwise(ids: Sequence[int], target: Target) -> Iterator[Variant]:
@@ -121,7 +123,7 @@ def _texts(ids: Sequence[int], target: Target, with_arguments: bool) -> Iterator
     return (span for span in spans(ids, target.vocabulary) if span.after in ahead and span.end > span.start)
 
 
-def _reencoded(
+def reencoded(
     ids: Sequence[int], span: Span, vocabulary: Vocabulary, kind: Kind, change: Callable[[str], str]
 ) -> Iterator[Variant]:
     """The variant that a changed text of a span makes; none where the change changes nothing.

@@ -9,11 +9,12 @@ from typing import Any, Literal
 from eagle_assets.judge.nucleus import Sampling
 from eagle_assets.judge.surprise import Surprise, Trial, Weighed
 from eagle_assets.judge.threshold import LEAST, Threshold
+from eagle_assets.judge.variants import CUTS, KINDS, Kind
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.roundtrip import serve_again
 from eagle_assets.reconstruction.survivor import Hypothesis
-from eagle_assets.reconstruction.verdict import TRUSTED, Candidate, Reconstruction
+from eagle_assets.reconstruction.verdict import Candidate, Reconstruction
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
 
@@ -45,22 +46,28 @@ class Judged:
         return CHANGES.get(code)
 
 
-def settled(before: Reconstruction, after: Reconstruction) -> Reconstruction:
-    """The verdict once the judge has settled the provider's convention: `after`, which was found under that, where it
-    lifts what was not trusted, and never as `exact`; else as it was."""
+def settled(before: Reconstruction, after: Reconstruction, limit: float) -> Reconstruction:
+    """The verdict once the judge has said what it can of the provider: `after`, which was found in the light of that,
+    where it lifts what was not trusted and is wrong with a probability of `limit` at most, and never as `exact`; else
+    as it was."""
     if before.verdict != "unverified" or not after.trusted:
+        return before
+    if after.evidence.get("residual_error", 0.0 if after.verdict == "exact" else 1.0) > limit:
         return before
     return replace(after, verdict="consistent", reasons=("settled_by_the_target", *after.reasons))
 
 
 def trial_of(found: Reconstruction, request: Mapping[str, Any], target: Target) -> Trial | None:
-    """The output of a trusted verdict before the judge; None where there is nothing to judge, no prompt is known, or
-    another model answered than the judge is."""
-    if found.verdict not in TRUSTED or not found.output_ids or found.prompt_ids is None:
-        return None
-    if not target.is_named(found.model or ""):
+    """The output of a verdict before the judge; None where there is none to judge, no prompt is known, or another model
+    answered than the judge is."""
+    if not found.output_ids or found.prompt_ids is None or not target.is_named(found.model or ""):
         return None
     return Trial(found.prompt_ids, found.output_ids, Sampling.of(request))
+
+
+def trusted_trial_of(found: Reconstruction, request: Mapping[str, Any], target: Target) -> Trial | None:
+    """As `trial_of`, of a trusted verdict; None for any other."""
+    return trial_of(found, request, target) if found.trusted else None
 
 
 def is_proven(found: Reconstruction, vocabulary: Vocabulary) -> bool:
@@ -70,9 +77,14 @@ def is_proven(found: Reconstruction, vocabulary: Vocabulary) -> bool:
     return found.verdict == "exact" and ids is not None and is_canonical(ids, vocabulary) is True
 
 
-def is_open_to_doubt(found: Reconstruction, vocabulary: Vocabulary) -> bool:
-    """Whether a surprise may change the verdict. It may not where there is better evidence of the very tokens."""
-    return found.verdict == "consistent" and is_canonical(found.output_ids or (), vocabulary) is not False
+def open_to_doubt(found: Reconstruction) -> frozenset[Kind]:
+    """The kinds of surprise that may change a verdict: none where there is better evidence of the very tokens, and none
+    about how a text was cut into tokens where frames show that."""
+    if found.verdict != "consistent" or "ids_from" in found.evidence:
+        return frozenset()
+    if found.evidence.get("frames") == "one token a step":
+        return frozenset(KINDS) - CUTS
+    return frozenset(KINDS)
 
 
 def judged(
@@ -81,9 +93,14 @@ def judged(
     """The verdict on `found`, which is `before` or what the judge settled it to be, in the light of its surprise.
 
     Alarmed ids are `contradicted`, with the place; unless exactly one of the likelier variants is plausible and
-    explains all that was seen too, and enough is proven to trust an alarm so far: then they are repaired.
+    explains all that was seen too, and it is likelier by far more than an alarm takes: then they are repaired.
     """
-    if surprise is None or found.output_ids is None or not threshold.can_judge or not threshold.is_alarming(surprise):
+    doubted = open_to_doubt(found)
+    if surprise is None or found.output_ids is None or not threshold.can_judge or not doubted:
+        return Judged(found, before, surprise)
+    variants = tuple(w for w in surprise.variants if w.variant.kind in doubted)
+    surprise = replace(surprise, variants=variants, impossible=surprise.impossible if doubted >= CUTS else ())
+    if not threshold.is_alarming(surprise):
         return Judged(found, before, surprise)
     alarms = threshold.alarms(surprise)
     if not alarms:
@@ -97,7 +114,7 @@ def judged(
     evidence = {**found.evidence, "judge": where}
     repaired = best.variant.applied_to(found.output_ids)
     rivals = [w for w in surprise.variants if w is not best and w.nats > best.nats - LEAST]
-    if not rivals and threshold.keeps_promise and explains(repaired):
+    if not rivals and threshold.repairs(best, surprise.tokens) and explains(repaired):
         given = Candidate(found.output_ids, str(found.evidence.get("convention", "")), 0)
         reasons = (f"repaired_by_the_target: {where}", *found.reasons)
         after = replace(found, output_ids=repaired, reasons=reasons, evidence=evidence, candidates=(given,))

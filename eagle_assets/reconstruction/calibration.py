@@ -8,11 +8,19 @@ likelihood, and a rival within `RIVAL_MARGIN` of the best still stands.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 
+from eagle_assets.reconstruction.decisions import (
+    NOTHING_DECIDED,
+    Arbitration,
+    Arbitrations,
+    Decisions,
+    GroupKey,
+    Trimming,
+)
 from eagle_assets.reconstruction.drift import eras
 from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
 from eagle_assets.reconstruction.losses import (
@@ -46,26 +54,6 @@ _ENOUGH_TO_TELL_DEPARTURES = 30  # counted responses
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
 
-GroupKey = tuple[str, str, bool]
-"""Model ("" for all), provider, streamed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arbitration:
-    """The target model's own word on two conventions that texts and counts left standing.
-
-    `chosen` gives ids that are `nats` likelier than those of `refuted` over `responses` responses; that this is a
-    mistake has a probability of at most `error`. `judge` names who was asked.
-    """
-
-    chosen: str
-    refuted: str
-    responses: int
-    nats: float
-    error: float
-    judge: str
-
-
 @dataclass(frozen=True, slots=True)
 class GroupCalibration:
     """What the responses of one (model, provider, streamed) say; `model` is "" for all models together.
@@ -76,7 +64,8 @@ class GroupCalibration:
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
     send a model's responses to the letter, where there are any.
-    `arbitrations` are the rivals that the target model refuted: they are no survivors any more.
+    `arbitrations` are the rivals that the target model refuted, which are no survivors any more; `trimmings` is its
+    word on the places at which white space may be lost.
     `ids_given` counts the responses that give ids by what these are.
     """
 
@@ -92,6 +81,7 @@ class GroupCalibration:
     tool_ids_kept: bool
     reasoning_surplus: int | None = None
     arbitrations: tuple[Arbitration, ...] = ()
+    trimmings: Mapping[Place, Trimming] = field(default_factory=dict)
     servers: tuple[str, ...] = ()
     ids_given: Mapping[GivenIds, int] = field(default_factory=dict)
 
@@ -214,15 +204,22 @@ class Calibration:
         at_most: bool = False,
     ) -> float:
         """The probability that one of these LOSABLEs was lost at a place, where it leaves no trace: held against that
-        nothing was written there, as any other white space would show. No provider loses more than the model writes.
+        nothing was written there, as any other white space would show. No provider loses more than the model writes,
+        and where the target model itself was asked, no more than it says.
 
         `place` is one of the group's `places_that_may_lose`; `unusual` is what the white space at the others is.
         `at_most`: what the probability hardly exceeds.
         """
         place = stripped_as(place)
         lost, wrote = group.losses[place].of(unusual), self._written(model, place).of(unusual)
-        pairs = [(lost.losable[position], wrote.losable[position]) for position in losable]
-        silent = sum(min(r.at_most if at_most else r.estimate for r in pair) for pair in pairs)
+        said = group.trimmings.get(place)
+        by_target = said.lost if said is not None and said.model == model else lambda position: 1.0
+
+        def rate(position: int) -> float:
+            pair = lost.losable[position], wrote.losable[position]
+            return min(by_target(position), *(r.at_most if at_most else r.estimate for r in pair))
+
+        silent = sum(map(rate, losable))
         nothing = wrote.nothing.estimate if wrote.nothing.measured else 1 - silent
         return silent / (silent + nothing) if silent < 1 else 1.0
 
@@ -262,13 +259,10 @@ class Calibration:
         if own is None or pooled is None or (sum(own.closed) >= _ENOUGH_OF_ITS_OWN and len(own.survivors) == 1):
             return own
         # Pooled only where the model's own responses do not speak against what the others say.
-        agrees = any(survivor.hypothesis == pooled.best.hypothesis for survivor in own.survivors)
+        best = pooled.best.hypothesis
+        agrees = any(best in (s.hypothesis, *s.hypothesis.ways_to_settle()) for s in own.survivors)
         # Of its servers only those of the model speak: a provider may run another one for another model.
         return replace(pooled, servers=own.servers) if agrees else own
-
-
-Arbitrations = Mapping[GroupKey, tuple[Arbitration, ...]]
-"""What the target model decided, by the group whose rivals it was asked about."""
 
 
 def settled(members: Sequence[Observation]) -> Sequence[Observation]:
@@ -296,7 +290,7 @@ def calibrate_observations(
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
     for key, members in grouped.items():
         *before, last = eras(members)
-        groups[key] = calibrate_group(*key, last, arbitrations.get(key, ()))
+        groups[key] = calibrate_group(*key, last, arbitrations.get(key, NOTHING_DECIDED))
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
@@ -360,12 +354,11 @@ def calibrate_group(
     provider: str,
     streamed: bool,
     members: Sequence[Observation],
-    arbitrations: tuple[Arbitration, ...] = (),
+    decided: Decisions = NOTHING_DECIDED,
 ) -> GroupCalibration:
     """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
-    refuted = {arbitration.refuted for arbitration in arbitrations}
     standing = _survivors(members)
-    survivors = tuple(s for s in standing if s.hypothesis.name not in refuted) or standing
+    survivors = tuple(_not_refuted(standing, {rival.refuted for rival in decided.rivals})) or standing
     best = survivors[0].hypothesis
     closing = [o for o in members if best.difference(o) == 0]
     kept = kept_edges(members, best)
@@ -381,9 +374,20 @@ def calibrate_group(
         losses=losses(settled(members), best, kept),
         tool_ids_kept=any(o.index_shifted for o in members),
         reasoning_surplus=_reasoning_surplus(closing, best),
-        arbitrations=arbitrations,
+        arbitrations=decided.rivals,
+        trimmings=decided.trimmings,
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )
+
+
+def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Iterator[Survivor]:
+    """The survivors that are not refuted; what one leaves open is settled where all but one way to settle it is."""
+    for survivor in standing:
+        ways = [way for way in survivor.hypothesis.ways_to_settle() if way.name not in refuted]
+        if len(ways) == 1:
+            yield replace(survivor, hypothesis=ways[0])
+        elif ways:
+            yield survivor
 
 
 def _reasoning_surplus(closing: Sequence[Observation], best: Hypothesis) -> int | None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
     """How `completion_tokens` relates to the generated ids.
 
-    `section_end`: the token that closes a tool section is counted, or it is `open` whether it was not counted or
-    never generated, which text and counts cannot tell apart. `think_end_counted`: whether `</think>` is.
+    `section_end_open`: the count lacks the token that closes a tool section, which was not counted or never generated:
+    text and counts cannot tell. The target model can: `section_end_generated` is what it said, None where it was not
+    asked. `think_end_counted`: whether `</think>` is.
     """
 
     name: str
     think_generated: bool = False
     stop_counted: bool = True
     section_end_open: bool = False
+    section_end_generated: bool | None = None
     think_end_counted: bool = True
+
+    def ways_to_settle(self) -> tuple[Counting, ...]:
+        """Itself where nothing is open, else the two that it may be."""
+        if not self.section_end_open or self.section_end_generated is not None:
+            return (self,)
+        return self._settled("not counted", True), self._settled("not generated", False)
+
+    def _settled(self, name: str, generated: bool) -> Counting:
+        settled = self.name.replace("not counted or not generated", name)
+        return replace(self, name=settled, section_end_generated=generated)
 
     def offset(self, thinking: bool, has_calls: bool) -> int:
         """Count minus the canonical length of the shown texts with their markers, for a whole output."""

@@ -14,6 +14,7 @@ from typing import Literal
 
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.counting import COUNTINGS
+from eagle_assets.reconstruction.decisions import GroupKey
 from eagle_assets.reconstruction.doubts import MAX_UNMEASURED_ERROR, MIN_CLOSING_SHARE
 from eagle_assets.reconstruction.drift import Drift, find_drift, log_likelihood
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED
@@ -21,9 +22,6 @@ from eagle_assets.reconstruction.observation import Observation
 from eagle_assets.reconstruction.rules import Rule, question, rules_between, what_would_settle
 from eagle_assets.reconstruction.survivor import EDGES, RIVAL_MARGIN, Hypothesis
 from eagle_assets.serving.convention import Edge
-
-GroupKey = tuple[str, str, bool]
-"""Model, provider, streamed."""
 
 Fate = Literal["stands", "refuted", "not weighed"]
 

@@ -39,7 +39,7 @@ class Inversion:
 
     @property
     def leaves_section_end_open(self) -> bool:
-        return self.hypothesis.counting.section_end_open and self.output.section_closed
+        return len(self.hypothesis.ways_to_settle()) > 1 and self.output.section_closed
 
     def ids(self, texts: EncodedTexts, situation: Situation) -> list[int]:
         """The canonical ids of this reading."""

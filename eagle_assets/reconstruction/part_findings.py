@@ -23,8 +23,9 @@ from eagle_assets.lake.audit import GateClosed
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part
 from eagle_assets.lake.version import repeating
-from eagle_assets.reconstruction.calibration import Calibration, GroupKey
+from eagle_assets.reconstruction.calibration import Calibration
 from eagle_assets.reconstruction.canonical import with_canonical
+from eagle_assets.reconstruction.decisions import GroupKey
 from eagle_assets.reconstruction.decisive import decisive_facts
 from eagle_assets.reconstruction.local import sequence_row
 from eagle_assets.reconstruction.sequence_checks import Examined, examine_bought, examine_local

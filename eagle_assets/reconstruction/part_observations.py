@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from eagle_assets.lake.kept import Part
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.decisions import Arbitrations
 from eagle_assets.reconstruction.observation import Observation
 from eagle_assets.reconstruction.prompts import PromptObservation, calibrate_prompts, kind_of
 from eagle_assets.reconstruction.reading import read
@@ -70,7 +72,11 @@ class PartObservations(msgspec.Struct, frozen=True):
         )
 
 
-def calibrate_parts(parts: Sequence[Part], on_part: Callable[[], object] = lambda: None) -> Calibration:
+def calibrate_parts(
+    parts: Sequence[Part],
+    decided: Arbitrations = MappingProxyType({}),
+    on_part: Callable[[], object] = lambda: None,
+) -> Calibration:
     """The calibration that the responses of all parts lead to, at most some hundreds of each group looked at.
 
     What was seen in a part is kept beside it. The order of the parts does not matter.
@@ -92,7 +98,7 @@ def calibrate_parts(parts: Sequence[Part], on_part: Callable[[], object] = lambd
     seen = [one if one.place % rendered[one.group] == 0 else _without_prompt(one) for one in seen]
     seen.sort(key=lambda one: (one.order, one.exchange_id))
     prompts = calibrate_prompts(one.prompt for one in seen if one.prompt is not None)
-    calibration = calibrate_observations((o.observation for o in seen if o.observation is not None), prompts)
+    calibration = calibrate_observations((o.observation for o in seen if o.observation is not None), prompts, decided)
     return with_servers(calibration, _samples(seen))
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from eagle_assets.lake.kept import Part
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
-from eagle_assets.reconstruction.calibration import Calibration, GroupKey
+from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.decisions import GroupKey
 from eagle_assets.reconstruction.decisive import changes_of
 from eagle_assets.reconstruction.part_findings import facts_of, read_findings
 from eagle_assets.reconstruction.sequences import UNSTATED_ERROR, held_back

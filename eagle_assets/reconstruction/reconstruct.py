@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Arbitrations, Calibration, calibrate_observations
+from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.decisions import Arbitrations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.judgement import find, group_of, judge
 from eagle_assets.reconstruction.observation import Observation, observe

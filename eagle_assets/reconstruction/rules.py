@@ -43,8 +43,10 @@ def as_supposed(rule: Rule, hypothesis: Hypothesis) -> str:
     if rule == "think_end":
         return "</think> is counted" if hypothesis.counting.think_end_counted else "</think> is not counted"
     if rule == "section_end":
-        counted = "not counted or not generated" if hypothesis.counting.section_end_open else "counted"
-        return f"the token that closes a tool section is {counted}"
+        counted = {True: "not counted", False: "not generated", None: "not counted or not generated"}
+        generated = hypothesis.counting.section_end_generated
+        said = counted[generated] if hypothesis.counting.section_end_open else "counted"
+        return f"the token that closes a tool section is {said}"
     if rule == "arguments_rewritten":
         return "arguments are written anew, compactly" if hypothesis.rewrites_arguments else "arguments are kept"
     return f"the server puts {'a' if rule in hypothesis.inserted else 'no'} blank in at the {in_words(rule)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import tee
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -15,7 +14,8 @@ import pyarrow as pa
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.calibration import Arbitrations, Calibration, GroupKey
+from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.decisions import GroupKey
 from eagle_assets.reconstruction.reconstruct import calibrate, findings, reconstruct
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -36,9 +36,9 @@ FOUND_SEQUENCES = pa.schema(
 UNSTATED_ERROR = 1.0
 
 
-def calibrate_rows(rows: Iterable[dict[str, Any]], arbitrations: Arbitrations = MappingProxyType({})) -> Calibration:
+def calibrate_rows(rows: Iterable[dict[str, Any]]) -> Calibration:
     """The calibration that rows of RAW_RESPONSES lead to."""
-    return calibrate(map(exchange_of_row, rows), arbitrations)
+    return calibrate(map(exchange_of_row, rows))
 
 
 def sequence_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
@@ -42,9 +42,15 @@ class Hypothesis:
             parts.append(self.counting.name)
         return ", ".join(parts)
 
+    def ways_to_settle(self) -> tuple[Hypothesis, ...]:
+        """The conventions that it may stand for: several where it leaves open what texts and counts cannot tell."""
+        return tuple(replace(self, counting=counting) for counting in self.counting.ways_to_settle())
+
     def invert(self, output: Output[str], situation: Situation) -> Output[str] | None:
         """The output that a shown one came from; None where the convention cannot have shown it."""
         plain = without_blanks(output, self.inserted, situation)
+        if plain is not None and self.counting.section_end_generated is False:
+            plain = replace(plain, section_closed=False)
         if plain is None or not (self.rewrites_arguments and plain.calls):
             return plain
         return with_python_spacing(plain)

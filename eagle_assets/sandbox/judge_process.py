@@ -21,12 +21,14 @@ from eagle_assets.sandbox.small_target import SmallTarget
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.prompt import prompt_ids
 
-SEEDS = range(1, 5)
+SEEDS = range(1, 13)
+ENOUGH_SAID = 10_000  # tokens of answers to one prompt that are enough
 
 
 def training_text(prompts: Sequence[Path]) -> Iterator[tuple[list[int], list[int]]]:
-    """What the sandbox's model says to the prompts of these files under SEEDS: the same questions as the datasets ask,
-    and other answers than any of them holds, because those were given without a seed."""
+    """What the sandbox's model says to the prompts of these files under SEEDS, as far as that is not ENOUGH_SAID: the
+    same questions as the datasets ask, and other answers than any of them holds, because those were given without a
+    seed."""
     target = target_named(MODEL)
     for path in prompts:
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -35,8 +37,13 @@ def training_text(prompts: Sequence[Path]) -> Iterator[tuple[list[int], list[int
             if row.get("tools"):
                 request["tools"] = row["tools"]
             prompt = prompt_ids(target, request)
+            said = 0
             for seed in SEEDS:
-                yield prompt, true_output({**request, "seed": seed})
+                output = true_output({**request, "seed": seed})
+                yield prompt, output
+                said += len(output)
+                if said >= ENOUGH_SAID:
+                    break
 
 
 @contextmanager

@@ -1,15 +1,17 @@
 """A small target model: n-grams of token ids with back-off, good enough to prefer what it was trained on.
 
 Witten-Bell interpolation over contexts of growing length, the longest of which sees back over a whole tool call; a
-longer context that occurred as often as the shorter one says nothing new and is passed over. Two things are learnt
-apart from the words, as any language model learns them: how often a text begins with a blank, and how calls are
-numbered. What was never seen has a share of the uniform distribution, so that every id has a probability.
+longer context that occurred as often as the shorter one says nothing new and is passed over. Three things are learnt
+apart from the words, as any language model learns them: how often a text begins with a blank, how often a reasoning
+ends with a line break, and how calls are numbered. What was never seen has a share of the uniform distribution, so that
+every id has a probability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from eagle_assets.targets.target import Target
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Lengths of the contexts, in tokens."""
 
+_NEAR = 12  # tokens at an end of a text that white space there may change
 _NO_CONTEXT = np.uint64(0)
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 _Hashes = npt.NDArray[np.uint64]
@@ -46,21 +49,19 @@ class SmallTarget:
 
     def __init__(self, target: Target, sequences: Iterable[tuple[Sequence[int], Sequence[int]]]) -> None:
         """Train on outputs behind their prompts (prompt ids, output ids); nothing is learnt of the prompts' own ids."""
-        self._size = target.vocabulary.size
+        self._size, self._think_end = target.vocabulary.size, target.markers.think_end
         self._reader = _Reader(target)
         hashes: list[list[_Hashes]] = [[] for _ in (0, *ORDERS, 0)]
-        tokens: list[_Ids] = []
-        begun = blank = 0
+        words: list[_Ids] = []
+        habits = np.zeros((2, 2))  # how often followed, of how many
         for prompt, output in sequences:
-            ids = np.array([*prompt, *output], dtype=np.int64)
-            text = self._reader.read(ids, len(prompt))
+            text = self._reader.read(np.array([*prompt, *output], dtype=np.int64), len(prompt))
             for found, context in zip(hashes, text.contexts, strict=True):
                 found.append(context)
-            tokens.append(text.words)
-            begun += int(text.begins.sum())
-            blank += int(text.is_blank.sum())
-        followed = np.concatenate(tokens)
-        self._blank = (blank + 0.5) / (begun + 1)
+            words.append(text.words)
+            habits += [(np.count_nonzero(found == 1), np.count_nonzero(found >= 0)) for found in text.habits]
+        followed = np.concatenate(words)
+        self._habits = (habits[:, 0] + 0.5) / (habits[:, 1] + 1)
         tables = [_table(np.concatenate(found), followed) for found in hashes]
         self._tables = {place: table for place, table in enumerate(tables) if len(table.contexts)}
 
@@ -68,19 +69,28 @@ class SmallTarget:
         """Of the ids from `start` on: their logprobs, and of each place the `top` likeliest ids that are known to
         follow, with theirs (−1 and −inf where there are fewer)."""
         text = self._reader.read(np.array(ids, dtype=np.int64), start)
-        found = np.log(self._probabilities(text.contexts, text.words)) + self._log_blank(text.begins, text.is_blank)
+        of_words = np.log(self._probabilities(text.contexts, text.words))
+        found = np.bincount(text.places, of_words, minlength=text.length) + self._log_habits(text)
         if not top:
             return found, np.empty((len(found), 0), np.int64), np.empty((len(found), 0))
-        likely = self._followers(text.contexts, top)
+        followers = self._followers(text.contexts, top)
         wide = [np.repeat(context, top) for context in text.contexts]
-        likely_logprobs = np.log(self._probabilities(wide, np.maximum(likely, 0).ravel())).reshape(likely.shape)
-        likely_logprobs += self._log_blank(text.begins, np.zeros(len(found), dtype=bool))[:, None]
+        logprobs = np.log(self._probabilities(wide, np.maximum(followers, 0).ravel())).reshape(followers.shape)
+        # Of several words at a place the first is what would follow there; a place without a word has none.
+        places, first = np.unique(text.places, return_index=True)
+        likely = np.full((len(found), top), -1, dtype=np.int64)
+        likely[places] = followers[first]
+        likely_logprobs = np.full(likely.shape, -np.inf)
+        plain = np.log1p(-self._habits)
+        likely_logprobs[places] = logprobs[first] + np.where(text.habits[0, places, None] >= 0, plain[0], 0.0)
+        likely_logprobs[likely == self._think_end] += plain[1]
         likely_logprobs[likely < 0] = -np.inf
         order = np.argsort(-likely_logprobs, axis=1)
         return found, np.take_along_axis(likely, order, 1), np.take_along_axis(likely_logprobs, order, 1)
 
-    def _log_blank(self, begins: npt.NDArray[np.bool_], is_blank: npt.NDArray[np.bool_]) -> _Floats:
-        return np.where(begins, np.where(is_blank, np.log(self._blank), np.log1p(-self._blank)), 0.0)
+    def _log_habits(self, text: _Text) -> _Floats:
+        share = self._habits[:, None]
+        return np.select([text.habits == 1, text.habits == 0], [np.log(share), np.log1p(-share)], 0.0).sum(axis=0)
 
     def _probabilities(self, contexts: list[_Hashes], tokens: _Ids) -> _Floats:
         result = np.full(len(tokens), 1 / self._size)
@@ -115,36 +125,87 @@ class SmallTarget:
 
 @dataclass(frozen=True)
 class _Text:
-    """Ids as the model reads them: `words` without the blank that a text begins with, the hashed `contexts` of each
-    place for each length (0 first; last the number of the call before, in the headers of calls), where texts begin, and
-    where they do so with a blank."""
+    """Ids as the model reads them, `length` of them. `words` are what they would be without a blank ahead of a text and
+    without a line break behind a reasoning, `places` where among the ids each word stands; the hashed `contexts` are of
+    each word for each length (0 first; last the number of the call before, in the headers of calls). `habits` has a row
+    for each habit: 1 at the ids where it was followed, 0 where it was not, −1 where it does not apply."""
 
     words: _Ids
+    places: _Ids
+    length: int
     contexts: list[_Hashes]
-    begins: npt.NDArray[np.bool_]
-    is_blank: npt.NDArray[np.bool_]
+    habits: _Ids
 
 
 class _Reader:
     def __init__(self, target: Target) -> None:
-        vocabulary, self._markers = target.vocabulary, target.markers
-        self._ahead = np.array([self._markers.think_begin, self._markers.think_end])
-        self._first_special = vocabulary.ordinary_size
-        without = vocabulary.id_of_bytes
-        twins = (
-            without.get(piece[1:], i) if piece[:1] == b" " else i for i, piece in enumerate(vocabulary.token_bytes)
-        )
-        self._bare = np.array([*twins, *range(vocabulary.ordinary_size, vocabulary.size)], dtype=np.int64)
+        self._vocabulary, self._markers = target.vocabulary, target.markers
 
     def read(self, ids: _Ids, start: int) -> _Text:
         """The ids from `start` on."""
-        begins = np.zeros(len(ids), dtype=bool)
-        begins[1:] = np.isin(ids[:-1], self._ahead) & (ids[1:] < self._first_special)
-        words = np.where(begins, self._bare[ids], ids)
-        near = max(0, start - ORDERS[-1])  # a context sees no farther back
-        contexts = [context[start - near :] for context in _contexts(words[near:])]
-        contexts.append(self._numbers(ids)[start:])
-        return _Text(words[start:], contexts, begins[start:], (words != ids)[start:])
+        words, places, habits = self._without_habits(ids)
+        first = int(np.searchsorted(places, start))
+        near = max(0, first - ORDERS[-1])  # a context sees no farther back
+        contexts = [context[first - near :] for context in _contexts(words[near:])]
+        contexts.append(self._numbers(words)[first:])
+        return _Text(words[first:], places[first:] - start, len(ids) - start, contexts, habits[:, start:])
+
+    def _without_habits(self, ids: _Ids) -> tuple[_Ids, _Ids, _Ids]:
+        """The words of all ids, their places, and where the ids follow habits."""
+        habits = np.full((2, len(ids)), -1, dtype=np.int64)
+        words, places, done = [], [], 0
+
+        def replaced(first: int, end: int, instead: Sequence[int]) -> int:
+            words.extend([ids[done:first], np.array(instead, dtype=np.int64)])
+            places.extend([np.arange(done, first), np.full(len(instead), first)])
+            return end
+
+        for begin, end in self._texts(ids):
+            near = ids[begin : min(end, begin + _NEAR)].tolist()
+            head = self._vocabulary.decode(near)
+            habits[0, begin] = is_blank = head.startswith(b" ") and not head[1:2].isspace()
+            if is_blank:
+                taken, instead = self._without_blank(near)
+                done = replaced(begin, begin + taken, instead)
+            if end < len(ids) and ids[end] == self._markers.think_end:
+                near = ids[max(begin, done, end - _NEAR) : end].tolist()
+                tail = self._vocabulary.decode(near)
+                habits[1, end] = is_broken = tail.endswith(b"\n") and not tail.endswith(b"\n\n")
+                if is_broken:
+                    taken, instead = self._without_break(near)
+                    done = replaced(end - taken, end, instead)
+        replaced(len(ids), len(ids), ())
+        return np.concatenate(words), np.concatenate(places), habits
+
+    def _texts(self, ids: _Ids) -> Iterator[tuple[int, int]]:
+        """Where reasoning and content stand that are not empty."""
+        special = np.append(np.flatnonzero(ids >= self._vocabulary.ordinary_size), len(ids))
+        for begin, end in pairwise(special.tolist()):
+            if ids[begin] in (self._markers.think_begin, self._markers.think_end) and end > begin + 1:
+                yield begin + 1, end
+
+    def _without_blank(self, tokens: Sequence[int]) -> tuple[int, list[int]]:
+        """How many tokens of a text's beginning a blank ahead changes, and what they are without it."""
+        encode, size = self._vocabulary.encode, self._sizes
+        instead = encode(self._vocabulary.decode(tokens)[1:].decode(errors="ignore"))
+        bounds = [0, *accumulate(size(instead))]
+        for taken, bound in enumerate(accumulate(size(tokens)), 1):
+            if bound - 1 in bounds:
+                return taken, instead[: bounds.index(bound - 1)]
+        return len(tokens), instead
+
+    def _without_break(self, tokens: Sequence[int]) -> tuple[int, list[int]]:
+        """How many tokens of a text's end a line break behind changes, and what they are without it."""
+        encode, size = self._vocabulary.encode, self._sizes
+        instead = encode(self._vocabulary.decode(tokens)[:-1].decode(errors="ignore"))
+        bounds = [0, *accumulate(size(instead[::-1]))]
+        for taken, bound in enumerate(accumulate(size(tokens[::-1])), 1):
+            if bound - 1 in bounds:
+                return taken, instead[len(instead) - bounds.index(bound - 1) :]
+        return len(tokens), instead
+
+    def _sizes(self, tokens: Sequence[int]) -> Iterator[int]:
+        return (len(self._vocabulary.bytes_of(token)) for token in tokens)
 
     def _numbers(self, ids: _Ids) -> _Hashes:
         """In the headers of calls, of the header's last id and the last one of the header before; else no context."""

