@@ -64,8 +64,11 @@ Witnesses = Callable[[], Iterable[Witness]]
 
 
 def witness(found: Reconstruction, trial: Trial | None, calibration: Calibration, target: Target) -> Witness | None:
-    """What a response can say, before the judge, of its provider's edges; None where that is nothing."""
-    if trial is None or "residual_error" not in found.evidence:
+    """What a response can say, before the judge, of its provider's edges; None where that is nothing.
+
+    White space that was put back does not show what was sent, so that such a response says nothing.
+    """
+    if trial is None or "residual_error" not in found.evidence or "restored" in found.evidence:
         return None
     group = calibration.of(target.name, found.provider, bool(found.evidence.get("streamed")))
     if group is None or not group.losses:

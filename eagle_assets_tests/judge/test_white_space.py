@@ -151,4 +151,6 @@ def test_a_response_whose_ids_are_open_says_nothing() -> None:
     assert witness(verdict, trial, calibration, TARGET) is not None
     assert witness(verdict, None, calibration, TARGET) is None
     assert witness(replace(verdict, evidence={}), trial, calibration, TARGET) is None
+    put_back = {**verdict.evidence, "restored": {"place": "reasoning_start"}}
+    assert witness(replace(verdict, evidence=put_back), trial, calibration, TARGET) is None
     assert witness(replace(verdict, provider="Nobody"), trial, calibration, TARGET) is None
