@@ -63,7 +63,8 @@ class GroupCalibration:
     the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
-    send a model's responses to the letter, where there are any.
+    send a model's responses to the letter, where there are any; `parts_seen` are the kinds of tokens ending inside a
+    character (`search/parts.py`) which they were seen to send as their models do.
     `arbitrations` are the rivals that the target model refuted, which are no survivors any more; `trimmings` is its
     word on the places at which white space may be lost.
     `ids_given` counts the responses that give ids by what these are.
@@ -83,6 +84,7 @@ class GroupCalibration:
     arbitrations: tuple[Arbitration, ...] = ()
     trimmings: Mapping[Place, Trimming] = field(default_factory=dict)
     servers: tuple[str, ...] = ()
+    parts_seen: frozenset[str] = frozenset()
     ids_given: Mapping[GivenIds, int] = field(default_factory=dict)
 
     @property
@@ -262,7 +264,7 @@ class Calibration:
         best = pooled.best.hypothesis
         agrees = any(best in (s.hypothesis, *s.hypothesis.ways_to_settle()) for s in own.survivors)
         # Of its servers only those of the model speak: a provider may run another one for another model.
-        return replace(pooled, servers=own.servers) if agrees else own
+        return replace(pooled, servers=own.servers, parts_seen=own.parts_seen) if agrees else own
 
 
 def settled(members: Sequence[Observation]) -> Sequence[Observation]:

@@ -45,6 +45,7 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         group.tool_ids_kept,
         group.reasoning_surplus,
         group.servers,
+        sorted(group.parts_seen),
         (group.gives_generated_ids, group.gives_other_ids),
         [(what_is_unsettled(group, calls), group.servers_that_speak(calls)) for calls in (False, True)],
     )

@@ -17,6 +17,7 @@ from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.rules import in_words
 from eagle_assets.reconstruction.search.deployments import keeps_index, servers_named, servers_of
+from eagle_assets.reconstruction.search.parts import are_seen
 from eagle_assets.reconstruction.search.restored import restorations
 from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmentation
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
@@ -231,8 +232,14 @@ class _Case:
         inversion, solution = found
         self._evidence["frames"] = "one token a step"
         self._evidence["servers"] = [server.name for server in self._servers]
-        # The list of known servers is not closed: ids that stray less from the canonical ones stand against it.
-        nearer = [ids for ids, strays in self._nearer if strays < solution.strays]
+        # The list of known servers is not closed: ids that stray less from the canonical ones stand against it, unless
+        # it was seen how this one sends what they differ in.
+        seen, vocabulary = self._group.parts_seen if self._group else frozenset(), self._situation.target.vocabulary
+        nearer = [
+            ids
+            for ids, strays in self._nearer
+            if strays < solution.strays and not are_seen(ids, solution.ids, seen, vocabulary)
+        ]
         if nearer or not solution.clear:
             rivals = [Candidate(ids, inversion.hypothesis.name, 0) for ids in nearer]
             return self._say("unverified", inversion, ["several_segmentations"], rivals, solution.ids)

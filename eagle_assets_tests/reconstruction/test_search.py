@@ -17,6 +17,7 @@ from eagle_assets.reconstruction.files import read_calibration, write_calibratio
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.search.deployments import keeps_index
+from eagle_assets.reconstruction.search.parts import parts_in
 from eagle_assets.reconstruction.search.segmentations import TooManySteps, streamed_segmentation
 from eagle_assets.reconstruction.search.served_by import frames_of, sends
 from eagle_assets.reconstruction.search.uncoerced import spellings_before_coercion
@@ -132,16 +133,45 @@ def test_what_nothing_speaks_against_no_server_settles() -> None:
         assert result.verdict == "unverified"
 
 
+# A token that ends inside a character: another server shows at once what came before it, SGLang holds it back.
+ENDS_IN_A_CHARACTER = Truth(output_of("They ask of \u0645\u0627\u0630\u0627 here.", "Gladly."), K2_5_STREAM)
+IN_PARTS = [
+    Truth(output_of(f"Number {i} burns 🔥 and waves 🏳️.", f"ရာသီဥတု ကောင်းမွန်သည် {i}"), K2_5_STREAM) for i in range(12)
+]
+
+
 def test_no_server_speaks_against_ids_that_stray_less() -> None:
-    # A token that ends inside a character: another server shows at once what came before it, SGLang holds it back.
-    asked = Truth(output_of("They ask for the meaning of \u0645\u0627\u0630\u0627 here.", "Gladly."), K2_5_STREAM)
-    served_early = exchanges([*some_outputs(30, 5, streamed=True), asked], VERBATIM)
+    served_early = exchanges([*some_outputs(30, 5, streamed=True), *IN_PARTS, ENDS_IN_A_CHARACTER], VERBATIM)
     calibration = calibrate(served_early)
-    assert SGLANG_0_5_23.name in calibration.groups[K2_5.name, "Lakeside", True].servers
+    group = calibration.groups[K2_5.name, "Lakeside", True]
+    assert SGLANG_0_5_23.name in group.servers
+    assert "after a character" not in group.parts_seen
     *_, result = reconstruct(served_early, calibration)
     assert result.verdict == "unverified"
     assert "several_segmentations" in result.reasons
-    assert asked.ids in [candidate.output_ids for candidate in result.candidates]
+    assert ENDS_IN_A_CHARACTER.ids in [candidate.output_ids for candidate in result.candidates]
+
+
+@pytest.mark.parametrize("seen", [0, 12])
+def test_a_server_that_was_seen_to_send_parts_of_characters_speaks_against_them(seen: int) -> None:
+    early = exchanges([*some_outputs(30, 5, streamed=True), ENDS_IN_A_CHARACTER], VERBATIM)
+    *_, other = reconstruct(early, calibrate(early))
+    assert other.output_ids is not None
+    strayed = Truth(other.output_ids, K2_5_STREAM)  # SGLang shows of these what the other does of the canonical ids
+    held = served([*some_outputs(30, 6, streamed=True), *IN_PARTS[:seen], strayed], SGLANG_0_5_23)
+    calibration = calibrate(held)
+    assert ("after a character" in calibration.groups[K2_5.name, "Lakeside", True].parts_seen) == (seen > 0)
+    *_, result = reconstruct(held, calibration)
+    assert result.output_ids == strayed.ids
+    assert result.verdict == ("consistent" if seen else "unverified")
+
+
+def test_parts_of_characters() -> None:
+    kinds = {" \U0001f525"[:1].encode() + "\U0001f525".encode()[:2]: "after a blank"}
+    kinds |= dict.fromkeys((b"\xf0\x9f", b" ", b"a", "é".encode(), "€".encode(), b"\x99"))
+    for text, kind in kinds.items():
+        ids = [VOCABULARY.id_of_bytes[text]]
+        assert parts_in(ids, VOCABULARY) == ({kind} if kind else set())
 
 
 # Streams of one token a step

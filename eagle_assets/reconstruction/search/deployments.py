@@ -10,13 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Literal
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.decisions import GroupKey
-from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
 from eagle_assets.reconstruction.inversion import find_inversions
 from eagle_assets.reconstruction.reading import Reading, read
+from eagle_assets.reconstruction.search.parts import PARTS, Part, parts_in, parts_seen
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewrites_calls, trims
 from eagle_assets.serving.output import Call, Ids, Output, join_output
@@ -25,17 +27,22 @@ from eagle_assets.serving.servers import KNOWN_SERVERS, Server
 from eagle_assets.targets.kimi import target_named
 
 _OF_A_KIND = 6  # answers of a model, with calls or without, that are enough to tell servers apart
+_OF_PARTS = 12  # streams with parts of characters, of which some have several tokens a step and show less
 _MOST_TOKENS = 600  # longer answers say no more, and take longer
 _MOST_CANDIDATES = 4  # of an answer; one that may be so many things tells nothing
 _REFUTED_BY = 3  # answers that another server sends to the letter and this one does not
 _ENOUGH, _SHARE = 4, 0.6  # answers that a server must send to the letter, of those that have a candidate
+_IN_PARTS = "\u0800"  # the first character of three bytes; tokens seldom end inside shorter ones
 _ENOUGH_OF_A_MODEL = 2  # of these: a provider may run another server for another model
 
 Place = tuple[str, bool]
 """Provider, streamed."""
 
-SampleKind = tuple[str, str, bool, bool]
-"""Model, provider, streamed, whether it holds calls."""
+Look = Literal["text", "calls"] | Part
+"""What an answer shows: how texts are sent, or calls, or in a stream tokens of a kind that ends inside a character."""
+
+SampleKind = tuple[str, str, bool, Look]
+"""Model, provider, streamed, what it shows."""
 
 _GATEWAYS = (trims, normalises, rewrites_calls, leaves_stop_uncounted)
 BEHIND_GATEWAYS = tuple(server.behind(gateway) for gateway in _GATEWAYS for server in KNOWN_SERVERS)
@@ -46,21 +53,23 @@ class Samples:
     """A few answers of each provider, kept while exchanges go by: the first of each kind."""
 
     def __init__(self) -> None:
-        self._kept: dict[Place, dict[tuple[str, bool], list[Exchange]]] = defaultdict(lambda: defaultdict(list))
+        self._kept: dict[Place, dict[tuple[str, Look], list[Exchange]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, kind: SampleKind, exchange: Exchange) -> bool:
         """Keep the exchange, if its kind is still wanted; whether it was."""
-        model, provider, streamed, has_calls = kind
-        kept = self._kept[provider, streamed][model, has_calls]
-        if len(kept) < _OF_A_KIND:
+        model, provider, streamed, look = kind
+        kept = self._kept[provider, streamed][model, look]
+        if len(kept) < (_OF_PARTS if look in PARTS else _OF_A_KIND):
             kept.append(exchange)
             return True
         return False
 
-    def places(self) -> Iterator[tuple[Place, list[Exchange]]]:
-        """The answers kept of each provider, streamed or not, their kinds in turn."""
+    def places(self) -> Iterator[tuple[Place, list[Exchange], list[Exchange]]]:
+        """The answers kept of each provider, streamed or not, their kinds in turn, and apart those with parts."""
         for place, kinds in self._kept.items():
-            yield place, [k[i] for i in range(_OF_A_KIND) for k in kinds.values() if i < len(k)]
+            whole = [kept for (_, look), kept in kinds.items() if look not in PARTS]
+            parts = [one for (_, look), kept in kinds.items() if look in PARTS for one in kept]
+            yield place, [k[i] for i in range(_OF_A_KIND) for k in whole if i < len(k)], parts
 
 
 def sample_kind(reading: Reading) -> SampleKind | None:
@@ -68,7 +77,14 @@ def sample_kind(reading: Reading) -> SampleKind | None:
     situation = reading.situation
     if situation is None or not 0 < (reading.completion_tokens or 0) <= _MOST_TOKENS or reading.layout_notes:
         return None
-    return situation.target.name, reading.provider or "", situation.streamed, bool(reading.response.tool_calls)
+    response = reading.response
+    look: Look = "calls" if response.tool_calls else "text"
+    texts = f"{response.reasoning or ''} {response.content or ''}"
+    if situation.streamed and look == "text" and max(texts) >= _IN_PARTS:
+        vocabulary = situation.target.vocabulary
+        parts = parts_in(vocabulary.encode(encodable(texts)), vocabulary)
+        look = next((part for part in PARTS if part in parts), look)
+    return situation.target.name, reading.provider or "", situation.streamed, look
 
 
 def with_servers(calibration: Calibration, samples: Samples) -> Calibration:
@@ -77,7 +93,8 @@ def with_servers(calibration: Calibration, samples: Samples) -> Calibration:
     None for a provider that changed in mid-file: its answers are not those of one server.
     """
     found: dict[GroupKey, tuple[str, ...]] = {}
-    for place, exchanges in samples.places():
+    seen: dict[GroupKey, frozenset[Part]] = {}
+    for place, exchanges, with_parts in samples.places():
         if ("", *place) in calibration.earlier:
             continue
         answers = _candidates(map(read, exchanges), calibration)
@@ -87,7 +104,13 @@ def with_servers(calibration: Calibration, samples: Samples) -> Calibration:
         for model, own in _by_model(answers).items():
             sent = [s for s in standing if _sent(s, own) >= max(_ENOUGH_OF_A_MODEL, _SHARE * len(own))]
             found[model, *place] = tuple(server.name for server in sent)
-    groups = {key: replace(group, servers=found.get(key, ())) for key, group in calibration.groups.items()}
+            if sent and with_parts:
+                parts = _candidates(map(read, with_parts), calibration)
+                seen[model, *place] = parts_seen(sent, [*answers, *parts])
+    groups = {
+        key: replace(group, servers=found.get(key, ()), parts_seen=seen.get(key, frozenset()))
+        for key, group in calibration.groups.items()
+    }
     return replace(calibration, groups=groups)
 
 
