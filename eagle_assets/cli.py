@@ -87,20 +87,29 @@ def reconstruct(
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where the calibration goes.")
 @click.option("--explain", "provider", metavar="PROVIDER", help="Which exchanges refuted what, and what is left over.")
+@click.option(
+    "--judged",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A calibration that `judge --save-calibration` kept: what the target decided holds here too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
-def calibrate(files: tuple[Path, ...], output: Path | None, provider: str | None, as_json: bool) -> None:
+def calibrate(
+    files: tuple[Path, ...], output: Path | None, provider: str | None, judged: Path | None, as_json: bool
+) -> None:
     """Learn from recorded exchanges how each provider serves and counts, and show what is settled and what is open.
 
     \b
     Examples:
       eagle-assets calibrate monday.jsonl tuesday.jsonl -o calibration.json
       eagle-assets calibrate monday.jsonl --explain "Moonshot AI"
+      eagle-assets calibrate monday.jsonl --explain "Moonshot AI" --judged settled.json
     """
     from eagle_assets.reconstruction.calibrate_command import NothingToShow, calibrate_files
+    from eagle_assets.reconstruction.files import CalibrationError
 
     try:
-        calibrate_files(files, output, provider, as_json)
-    except (NothingToShow, OSError) as error:
+        calibrate_files(files, output, provider, as_json, judged)
+    except (NothingToShow, CalibrationError, OSError) as error:
         fail(str(error))
 
 

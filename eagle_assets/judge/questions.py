@@ -49,10 +49,12 @@ class Question:
 class Scores:
     """Natural logarithms, at temperature 1 and before any cut: `tokens` of shape (output tokens,), `top` of shape
     (output tokens, top) in any order, −inf where there are fewer. NaN where the judge said nothing: of the first token
-    where there is no prompt, and wherever a server left a gap."""
+    where there is no prompt, and wherever a server left a gap. `answer` is what the server said, byte for byte; empty
+    where there is no server."""
 
     tokens: Floats
     top: Floats
+    answer: bytes = b""
 
     @classmethod
     def of(cls, tokens: Sequence[float | None], top: Sequence[Sequence[float]], width: int) -> Scores:

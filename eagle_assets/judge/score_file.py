@@ -1,4 +1,8 @@
-"""Scores on disk: what the judge once said is never asked again, whatever ended the process."""
+"""Scores on disk: what the judge once said is never asked again, whatever ended the process.
+
+It is a file of records as the journal of collection is made of: a record holds a question's key, its scores, and what
+the server answered, byte for byte, compressed; so both are there or neither.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import struct
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +21,7 @@ from eagle_assets.judge.questions import Question, Scores
 from eagle_assets.openrouter.record_file import JournalError, RecordFile, placed_records, record_at
 
 _KEY_BYTES = 16
+_FASTEST = 1  # of compression
 _HEAD = struct.Struct("<16sII")  # the question's key, output tokens, width of `top`
 
 
@@ -28,7 +34,7 @@ class ScoreFile:
 
     def __init__(self, folder: Path, judge: str) -> None:
         """Raises JournalError where another process has it, or it cannot be written."""
-        path = folder / f"{hashlib.sha256(judge.encode()).hexdigest()[:16]}.records"
+        path = folder / f"{hashlib.sha256(judge.encode()).hexdigest()[:16]}.answers.records"
         self._lock = _locked(path)
         try:
             self._file = RecordFile.open(path)
@@ -64,12 +70,14 @@ class ScoreFile:
             return None
         payload = record_at(self._reader, place)
         _, tokens, width = _HEAD.unpack_from(payload)
-        values = np.frombuffer(payload, dtype="<f4", offset=_HEAD.size)
-        return Scores(values[:tokens], values[tokens:].reshape(tokens, width))
+        values = np.frombuffer(payload, dtype="<f4", count=tokens * (1 + width), offset=_HEAD.size)
+        answer = zlib.decompress(payload[_HEAD.size + values.nbytes :])
+        return Scores(values[:tokens], values[tokens:].reshape(tokens, width), answer)
 
     def put(self, question: Question, scores: Scores) -> None:
         head = _HEAD.pack(question.key, *scores.top.shape)
-        self._places[question.key] = self._file.append(head, scores.tokens.tobytes(), scores.top.tobytes())
+        answer = zlib.compress(scores.answer, _FASTEST)
+        self._places[question.key] = self._file.append(head, scores.tokens.tobytes(), scores.top.tobytes(), answer)
 
     def sync(self) -> None:
         """Make all of it outlive the machine's power too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -41,21 +42,22 @@ class InferenceServer:
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    async def post(self, path: str, document: Any) -> Any:
-        """The JSON document that answers; what is busy or breaks off is tried again, at growing intervals."""
+    async def post(self, path: str, document: Any) -> tuple[Any, bytes]:
+        """The JSON document that answers, also as it came; what is busy or breaks off is tried again, at growing
+        intervals."""
         return await self._ask("POST", path, msgspec.json.encode(document))
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str) -> tuple[Any, bytes]:
         """As `post`."""
         return await self._ask("GET", path, None)
 
-    async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
+    async def _ask(self, method: str, path: str, content: bytes | None) -> tuple[Any, bytes]:
         tries = AsyncRetrying(
             retry=retry_if_exception_type(JudgeBusy), stop=stop_after_attempt(ATTEMPTS), wait=self._wait, reraise=True
         )
         return await tries(self._ask_once, method, path, content)
 
-    async def _ask_once(self, method: str, path: str, content: bytes | None) -> Any:
+    async def _ask_once(self, method: str, path: str, content: bytes | None) -> tuple[Any, bytes]:
         try:
             headers = {"Content-Type": "application/json"}
             response = await self._client.request(method, path, content=content, headers=headers)
@@ -70,7 +72,7 @@ class InferenceServer:
                 f"the judge at {self.base_url} answers {response.status_code} to /{path}: {_said(response)}"
             )
         try:
-            return msgspec.json.decode(response.content)
+            return msgspec.json.decode(response.content), response.content
         except msgspec.DecodeError:
             raise JudgeError(f"the judge at {self.base_url} does not answer /{path} in JSON") from None
 
@@ -83,7 +85,8 @@ class SglangScorer:
         self._server = server
 
     async def score(self, question: Question) -> Scores:
-        return sglang.scores_in(await self._server.post(sglang.PATH, sglang.request_of(question)), question)
+        document, answer = await self._server.post(sglang.PATH, sglang.request_of(question))
+        return replace(sglang.scores_in(document, question), answer=answer)
 
 
 class VllmScorer:
@@ -96,10 +99,11 @@ class VllmScorer:
 
     async def score(self, question: Question) -> Scores:
         if self._model is None:
-            models = as_list(as_dict(await self._server.get("v1/models")).get("data"))
+            served, _ = await self._server.get("v1/models")
+            models = as_list(as_dict(served).get("data"))
             self._model = str(as_dict(models[0] if models else None).get("id", ""))
-        answer = await self._server.post(vllm.PATH, vllm.request_of(question, self._model))
-        return vllm.scores_in(answer, question)
+        document, answer = await self._server.post(vllm.PATH, vllm.request_of(question, self._model))
+        return replace(vllm.scores_in(document, question), answer=answer)
 
 
 def _said(response: httpx.Response) -> str:

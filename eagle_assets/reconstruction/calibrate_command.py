@@ -20,7 +20,7 @@ from eagle_assets.reconstruction.calibration_page import (
     words_at_edges,
 )
 from eagle_assets.reconstruction.explain import GroupExplanation, explain
-from eagle_assets.reconstruction.files import exchanges_in, write_calibration
+from eagle_assets.reconstruction.files import exchanges_in, read_calibration, write_calibration
 from eagle_assets.reconstruction.reading import provider_slug, read
 from eagle_assets.reconstruction.reconstruct import calibrate_seen, seen_in
 
@@ -29,8 +29,11 @@ class NothingToShow(ValueError):
     """The files hold nothing of what was asked for; one sentence that says what they hold."""
 
 
-def calibrate_files(files: Sequence[Path], output: Path | None, provider: str | None, as_json: bool) -> None:
-    """Learn a calibration from `files`, keep it in `output`, and print it; raises NothingToShow and OSError."""
+def calibrate_files(
+    files: Sequence[Path], output: Path | None, provider: str | None, as_json: bool, judged: Path | None
+) -> None:
+    """Learn a calibration from `files`, keep it in `output`, and print it. What the target model decided is taken from
+    the calibration in `judged`. Raises NothingToShow, CalibrationError and OSError."""
     if output is not None and output.resolve() in {file.resolve() for file in files}:
         raise NothingToShow(f"{output} is an input too; choose another name for the calibration")
     seen = list(seen_in(_exchanges(files, "calibrating")))
@@ -39,7 +42,7 @@ def calibrate_files(files: Sequence[Path], output: Path | None, provider: str | 
         raise NothingToShow(
             f"no response in {_named(files)} has a text with a count of its tokens, so nothing can be learnt from it"
         )
-    calibration = calibrate_seen(seen)
+    calibration = calibrate_seen(seen, {} if judged is None else read_calibration(judged).decided)
     if output is not None:
         write_calibration(calibration, output)
     explanations = explain(calibration, observed)

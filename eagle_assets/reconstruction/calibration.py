@@ -190,6 +190,12 @@ class Calibration:
         if_generated = (1 - max(_DEPARTURES, min(shares, default=0.0))) ** canonical
         return _ENCODES_AGAIN / (_ENCODES_AGAIN + if_generated * (1 - _ENCODES_AGAIN))
 
+    @property
+    def decided(self) -> Arbitrations:
+        """What the target model decided about each group; nothing of those about which it was not asked."""
+        found = {key: Decisions(group.arbitrations, group.trimmings) for key, group in self.groups.items()}
+        return {key: decided for key, decided in found.items() if decided != NOTHING_DECIDED}
+
     def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
         for until, group in self.earlier.get(key, ()):
             if order is not None and order < until:

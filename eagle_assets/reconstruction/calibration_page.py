@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle_assets.reconstruction.calibration import GroupCalibration
+from eagle_assets.reconstruction.decisions_in_words import decisions_in_words
 from eagle_assets.reconstruction.drift import Drift
 from eagle_assets.reconstruction.explain import (
     GroupExplanation,
@@ -70,6 +71,7 @@ def explanation_page(explanation: GroupExplanation, seen: SeenAt) -> RenderableT
         parts.append(Text(f"sent to the letter by the model of {' or '.join(group.servers)}", "green"))
     if explanation.drift is not None:
         parts.append(Text(drift_in_words(explanation.drift), "yellow"))
+    parts += [Text(f"  the target model: {sentence}", "green") for sentence in decisions_in_words(explanation.decided)]
     parts += [_rival(rival, seen) for rival in explanation.rivals]
     parts.append(_residual(explanation))
     return Group(*parts, "")
@@ -96,6 +98,7 @@ def row_of(explanation: GroupExplanation, explained: bool, seen: SeenAt) -> dict
         "drift": None if explanation.drift is None else _drift(explanation.drift),
     }
     if explained:
+        row["decided_by_the_target"] = list(decisions_in_words(explanation.decided))
         row["rivals"] = [
             {
                 "rule": rival.rule,

@@ -37,7 +37,8 @@ class Trimming:
 
     `nats` is by how much likelier `responses` responses are where it keeps it; negative where it takes it away.
     `written` are the odds, on average, that the target began or ended the text with each LOSABLE, rather than as it
-    stands, where that would leave no trace. `model` is the target's name, `judge` who was asked.
+    stands, where that would leave no trace; 1 where it never would have. `model` is the target's name, `judge` who was
+    asked.
     """
 
     edge: Place
@@ -55,6 +56,11 @@ class Trimming:
     def lost(self, position: int) -> float:
         """Probability that this LOSABLE was lost."""
         return self.takes_away * self.written[position]
+
+    @property
+    def lost_any(self) -> float:
+        """Probability that one of those was lost that may be without a trace."""
+        return self.takes_away * sum(odds for odds in self.written if odds < 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,5 @@ def trimming_in_words(found: Trimming) -> str:
     does = "keeps white space" if taken < 0.5 else "takes white space away"
     return (
         f"it {does} at the {in_words(found.edge)}: {abs(found.nats):.1f} nats over {found.responses} responses, an "
-        f"error of {min(taken, 1 - taken):.1%}; the target writes some there that would leave no trace in "
-        f"{sum(odds for odds in found.written if odds < 1):.1%} of them"
+        f"error of {min(taken, 1 - taken):.1%}; by what the target writes {found.lost_any:.1%} of the texts lost some"
     )

@@ -14,7 +14,7 @@ from typing import Literal
 
 from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.counting import COUNTINGS
-from eagle_assets.reconstruction.decisions import GroupKey
+from eagle_assets.reconstruction.decisions import NOTHING_DECIDED, Decisions, GroupKey
 from eagle_assets.reconstruction.doubts import MAX_UNMEASURED_ERROR, MIN_CLOSING_SHARE
 from eagle_assets.reconstruction.drift import Drift, find_drift, log_likelihood
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED
@@ -60,7 +60,8 @@ class Rival:
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:
     """`residual`: differences that the best convention leaves, over the responses (None: a text it cannot show);
-    `residual_with_calls` those of them with calls. `unexplained` are the exchanges of all but 0."""
+    `residual_with_calls` those of them with calls. `unexplained` are the exchanges of all but 0. `decided` is what
+    the target model decided about the group, or about all models of its provider together."""
 
     group: GroupCalibration
     responses: int
@@ -69,6 +70,7 @@ class GroupExplanation:
     residual_with_calls: Mapping[int | None, int]
     unexplained: tuple[str, ...]
     drift: Drift | None
+    decided: Decisions = NOTHING_DECIDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,14 @@ def group_members(observations: Iterable[Observation]) -> dict[GroupKey, list[Ob
 def explain(calibration: Calibration, observations: Iterable[Observation]) -> list[GroupExplanation]:
     """An explanation of every group that the calibration learnt from these observations, by model and provider."""
     members = group_members(observations)
-    return [explain_group(members[key], calibration.groups[key]) for key in sorted(members)]
+    decided = calibration.decided
+    return [
+        replace(
+            explain_group(members[key], calibration.groups[key]),
+            decided=decided.get(key) or decided.get(("", *key[1:]), NOTHING_DECIDED),
+        )
+        for key in sorted(members)
+    ]
 
 
 def explain_group(members: Sequence[Observation], group: GroupCalibration) -> GroupExplanation:

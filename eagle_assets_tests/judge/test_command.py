@@ -78,6 +78,16 @@ def test_a_file_is_judged_and_what_the_target_said_is_not_asked_again(tmp_path: 
     group = read_calibration(saved).of(TARGET.name, "Harbour AI", False)
     assert group is not None
     assert group.arbitrations[0].judge == f"sglang {url}"
+    arguments = ["calibrate", str(tmp_path / "exchanges.jsonl"), "--explain", "Harbour AI", "--judged", str(saved)]
+    explained = " ".join(CliRunner().invoke(main, arguments).output.split())
+    likelier, less_likely = group.arbitrations[0].log_likelihoods
+    assert "the target model: blanks round added tokens" in explained
+    assert "an error of at most 0.1%" in explained
+    assert f"the target gives them {likelier:.1f} and {less_likely:.1f} nats" in explained
+    (row,) = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)[:1]
+    assert len(row["decided_by_the_target"]) >= 1
+    without = CliRunner().invoke(main, arguments[:-2]).output
+    assert "the target model" not in without
 
 
 @pytest.mark.parametrize(

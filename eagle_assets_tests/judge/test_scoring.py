@@ -65,6 +65,43 @@ def test_what_was_answered_is_there_and_not_asked_again(tmp_path: Path) -> None:
         assert scores.get(Question([0], [1, 2, 3], top=2)) is None
 
 
+def test_what_the_server_answered_is_kept_byte_for_byte(tmp_path: Path) -> None:
+    asked = Question([7], [1, 2], top=3)
+    said = Scores(np.array([-1, -2], np.float32), np.full((2, 3), -3, np.float32), b'{"text": "", "meta_info": {}}')
+    with ScoreFile(tmp_path, "one") as scores:
+        scores.put(asked, said)
+    with ScoreFile(tmp_path, "one") as scores:
+        found = scores.get(asked)
+    assert found is not None
+    assert (found.tokens.tolist(), found.top.tolist()) == (said.tokens.tolist(), said.top.tolist())
+    assert found.answer == said.answer
+
+
+def test_no_question_that_was_answered_stays_in_memory(tmp_path: Path) -> None:
+    """Asked of three hundred sequences, no more are alive at any time than are in flight, and one for each worker."""
+    alive: set[int] = set()
+    most = 0
+
+    class Watched(list[int]):
+        def __init__(self, number: int) -> None:
+            super().__init__([1, 2, 3])
+            self.number = number
+            alive.add(number)
+
+        def __del__(self) -> None:
+            alive.discard(self.number)
+
+    class Watching(Counting):
+        async def score(self, question: Question) -> Scores:
+            nonlocal most
+            most = max(most, len(alive))
+            return await super().score(question)
+
+    with ScoreFile(tmp_path, "counting") as scores:
+        asyncio.run(ask_all((Question([n], Watched(n)) for n in range(300)), Watching(), scores, 4))
+    assert 4 <= most <= 9
+
+
 def test_scores_of_another_judge_are_not_taken_for_this_ones(tmp_path: Path) -> None:
     with ScoreFile(tmp_path, "one") as scores:
         asyncio.run(ask_all(QUESTIONS, Counting(), scores, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -158,6 +159,7 @@ def test_a_busy_judge_is_asked_again() -> None:
     with serving(app) as url:
         scores = with_server(url, lambda server: SglangScorer(server).score(Question([9], [1])))
     assert scores.tokens.tolist() == [-0.5]
+    assert json.loads(scores.answer) == {"meta_info": {"input_token_logprobs": entries}}
     assert met == [503, 429, 500, 200]
 
 
