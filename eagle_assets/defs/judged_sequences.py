@@ -79,7 +79,7 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
         ruling = _ruling(context, project, bench, stored)
         scan, of_dataset = Scan(bench, target), stored[name]
         hearing = Hearing(ruling, scan, of_dataset, target, limit)
-        context.log.info(f"{name}: trusted sequences before the target: {scan.cost(hearing.trials)}")
+        context.log.info(f"{name}: trusted sequences before the target: {scan.cost_in_words(hearing.trials)}")
         scan.ask(hearing.trials)
         tally = hearing.write(version)
         shown = judged_metadata(version.rows(columns=["provider", "surprise", "log_likelihood", "output_ids"]), name)

@@ -36,8 +36,19 @@ GROUP BY ALL
 _JUDGED = """
 SELECT any_value(counts['proven']), any_value(counts['false_alarms']), any_value(counts['planted']),
     any_value(counts['found_of_planted']), sum(counts['scanned']), sum(counts['repaired']),
-    sum(counts['contradicted_by_the_target']), sum(counts['settled'])
+    sum(counts['contradicted_by_the_target']), sum(counts['settled']), any_value(counts['false_alarms_expected'])
 FROM audits WHERE stage = 'judged_sequences' AND is_current
+"""
+
+_FOUND = """
+SELECT replace(key, 'found_of_planted ', ''), any_value(value)
+FROM (
+    SELECT unnest(map_keys(counts)) AS key, unnest(map_values(counts)) AS value
+    FROM audits WHERE stage = 'judged_sequences' AND is_current
+)
+WHERE key LIKE 'found_of_planted %'
+GROUP BY ALL
+ORDER BY 2 DESC, 1
 """
 
 
@@ -63,18 +74,22 @@ def judge_section(home: Home, truth_file: Path) -> Iterator[RenderableType]:
     with duckdb.connect(home.catalogue, read_only=True) as connection:
         changed = connection.execute(_CHANGED, {"truth": str(truth_file)}).fetchall()
         measured = connection.execute(_JUDGED).fetchone()
+        kinds = connection.execute(_FOUND).fetchall()
     if not changed or measured is None:
         return
     yield Rule("What the target model changed")
     yield Padding(Text(_INTRODUCTION, style="dim"), (0, 0, 1, 0))
     yield _table(changed)
-    proven, false_alarms, planted, found, scanned, repaired, contradicted, settled = measured
+    proven, false_alarms, planted, found, scanned, repaired, contradicted, settled, expected = measured
+    found_of_each = ", ".join(f"{kind} {share:.0%}" for kind, share in kinds)
     yield Padding(
         Text(
             f"Of {int(scanned):,} consistent responses {int(repaired)} were repaired and {int(contradicted)} "
             f"contradicted, and {int(settled)} that were unverified are settled. How far to believe that: of "
-            f"{int(proven):,} proven responses {int(false_alarms)} surprise the target; of {int(planted):,} errors "
-            f"planted in them {found:.0%} are found, each kind weighing alike.",
+            f"{int(proven):,} proven responses {int(false_alarms)} surprise the target, and no more than "
+            f"{expected:.1%} of right ones are expected to; of {int(planted):,} errors planted in them {found:.0%} are "
+            f"found, each kind weighing alike ({found_of_each}). A single blank ahead of a text is no surprise to a "
+            "model that now and then writes one.",
             style="dim",
         ),
         (0, 0, 1, 0),

@@ -120,7 +120,7 @@ def judge_files(
         if save_calibration is not None:
             write_calibration(case.calibration, save_calibration)
         scan = Scan(bench, case.target)
-        console.print(f"Scanning what is trusted: {scan.cost(case.trials)}, and a few for each suspicious place")
+        console.print(f"Scanning what is trusted: {scan.cost_in_words(case.trials)}", highlight=False)
         with _bar(console) as bar:
             task = bar.add_task("asking the target", total=None)
             scan.ask(case.trials, lambda progress: bar.update(task, completed=progress.asked))

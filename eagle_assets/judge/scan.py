@@ -12,7 +12,7 @@ from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.planting import errors_to_plant
 from eagle_assets.judge.questions import Question
 from eagle_assets.judge.scoring import Cost, OnProgress
-from eagle_assets.judge.surprise import Surprise, Trial, surprise, suspicious_variants
+from eagle_assets.judge.surprise import MOST_VARIANTS, Surprise, Trial, surprise, suspicious_variants
 from eagle_assets.judge.threshold import Sensitivity, Threshold, threshold_of
 from eagle_assets.judge.variants import Kind
 from eagle_assets.targets.target import Target
@@ -31,9 +31,17 @@ class Scan:
         self._bench, self._target = bench, target
 
     def cost(self, trials: Trials) -> Cost:
-        """What the outputs themselves cost; variants are asked about only where a place is suspicious, and cost a few
-        tokens behind a text that the server has just read."""
+        """What the outputs themselves cost."""
         return self._bench.cost(trial.question for trial in trials())
+
+    def cost_in_words(self, trials: Trials) -> str:
+        """What they cost with their variants. These are asked about only where a place is suspicious, and each is a few
+        tokens behind a text that the server has just read."""
+        cost = self.cost(trials)
+        return (
+            f"{cost}; where a place is suspicious, up to {MOST_VARIANTS} variants of a sequence more, at most "
+            f"{MOST_VARIANTS * cost.tokens:,} tokens, nearly all of which a server's prefix cache holds"
+        )
 
     def ask(self, trials: Trials, on_progress: OnProgress = lambda progress: None) -> None:
         """Ask everything that `surprises` needs."""

@@ -12,9 +12,10 @@ import msgspec
 
 from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
-from eagle_assets.judge.scan import Experience, Scan, experience
+from eagle_assets.judge.scan import PLANTED, Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
+from eagle_assets.judge.variants import KINDS
 from eagle_assets.judge.verdicts import (
     Judged,
     explaining,
@@ -116,7 +117,8 @@ class Court:
         edges = cost_of_edges(partial(self._witnesses, {}, self._calibration), self._bench, self._target)
         if edges.questions or edges.known:
             yield f"white space at the ends of texts before the target: at most {edges}"
-        yield f"proven sequences, to measure the judge by: {self._scan.cost(self._proven)}"
+        yield f"proven sequences, to measure the judge by: {self._scan.cost_in_words(self._proven)}"
+        yield f"{PLANTED} of these once more with each of {len(KINDS)} kinds of errors, at most"
 
     def sit(self) -> Ruling:
         """Decide what is open about providers, and learn from what is proven."""

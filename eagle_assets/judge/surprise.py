@@ -26,8 +26,11 @@ from eagle_assets.targets.target import Target
 SUSPICIOUS = 4.6
 """Nats that the tokens of a place must cost together before other ids are tried there: others cannot gain more."""
 
+MOST_VARIANTS = 12
+"""Of a sequence, that are asked about."""
+
 _CUT_FROM = 9.0  # nats of one token from which it is tried whether its bytes were cut otherwise
-_MOST_CUT, _MOST_VARIANTS = 2, 12
+_MOST_CUT = 2
 _BEHIND = 2  # tokens behind a place that may pay for it
 _LEAST_LOGPROB = -100.0  # in the place of −inf
 _LOOKAHEAD = 16  # tokens behind a change on which it is weighed
@@ -96,7 +99,7 @@ def suspicious_variants(trial: Trial, scores: Scores, target: Target) -> list[Va
         for variant in _all_variants(trial.output_ids, target, dear)
         if cost(variant) >= SUSPICIOUS
     }
-    return sorted(found.values(), key=cost, reverse=True)[:_MOST_VARIANTS]
+    return sorted(found.values(), key=cost, reverse=True)[:MOST_VARIANTS]
 
 
 def _all_variants(ids: Sequence[int], target: Target, dear: Sequence[int]) -> Iterator[Variant]:

@@ -19,13 +19,17 @@ from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.files import read_calibration, write_calibration
 from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Reconstruction, Verdict
+from eagle_assets.sandbox.outputs import true_output
 from eagle_assets.sandbox.providers import Provider, all_providers
+from eagle_assets.sandbox.small_target import SmallTarget
 from eagle_assets.serving.convention import EDGES, Edge
 from eagle_assets.serving.output import join_output
 from eagle_assets.targets.prompt import prompt_ids
 from eagle_assets_tests.judge.corpus import TARGET, InProcess, bench, small_target
+from eagle_assets_tests.judge.corpus import answers as corpus_answers
 from eagle_assets_tests.judge.provider_answers import exchanges_of
 
 FEW = 8  # answers, too few to settle by their counts whether blanks are put in
@@ -129,6 +133,54 @@ def test_a_decision_goes_into_the_calibration_with_its_evidence_and_lifts_what_i
     for number in open_before:
         assert after[number].candidates == ()
         assert after[number].output_ids == truth[number]
+
+
+def open_section_ends(number: int) -> list[tuple[Exchange, list[int]]]:
+    """Answers of a server that does not count the token that closes a tool section."""
+    lakeside = next(provider for provider in PROVIDERS if provider.slug == "lakeside")
+    convention = replace(lakeside.convention, name="section end not counted", section_end_counted=False)
+    return exchanges_of(replace(lakeside, name="Sectional", convention=convention), number, start=60)
+
+
+def test_whether_a_section_end_was_generated_is_the_targets_to_say(tmp_path: Path) -> None:
+    answers = open_section_ends(120)
+    exchanges = [exchange for exchange, _ in answers]
+    first = calibrate(exchanges)
+    before = list(reconstruct(exchanges, first))
+    undecided = [n for n, found in enumerate(before) if "section_end_undecided" in found.reasons]
+    assert len(undecided) >= 5
+    with bench(small_target(), tmp_path) as bench_:
+        arbitrations = arbitrate(lambda: contests(exchanges, first), bench_)
+    ((key, (decided,)),) = arbitrations.items()
+    assert (decided.chosen, decided.refuted) == (
+        "verbatim, section end not counted",
+        "verbatim, section end not generated",
+    )
+    assert decided.responses <= 10
+    calibration = calibrate(exchanges, decisions(arbitrations, {}))
+    assert calibration.groups[key].best.hypothesis.name == decided.chosen
+    after = list(reconstruct(exchanges, calibration))
+    for number in undecided:
+        assert "section_end_undecided" not in after[number].reasons
+        assert after[number].output_ids == answers[number][1]
+    hypotheses = hypotheses_by_name(calibration)
+    lifted = next(after[number] for number in undecided if after[number].trusted)
+    reading = read(next(e for e in exchanges if e.exchange_id == lifted.exchange_id))
+    again = serve_again(reading, lifted.output_ids or [], str(lifted.evidence["convention"]), hypotheses)
+    assert (again.text_agrees, again.count_gap) == (True, 0)
+
+
+def test_a_target_that_closes_no_section_says_that_none_was_generated(tmp_path: Path) -> None:
+    exchanges = [exchange for exchange, _ in open_section_ends(120)]
+    first = calibrate(exchanges)
+    end = TARGET.markers.section_end
+    taught = SmallTarget(TARGET, ((p, [i for i in o if i != end]) for p, o in corpus_answers(true_output, 1000)))
+    with bench(taught, tmp_path) as bench_:
+        arbitrations = arbitrate(lambda: contests(exchanges, first), bench_)
+    assert [found.chosen for (found,) in arbitrations.values()] == ["verbatim, section end not generated"]
+    calibration = calibrate(exchanges, decisions(arbitrations, {}))
+    for found in reconstruct(exchanges, calibration):
+        assert end not in (found.output_ids or ())
 
 
 @pytest.mark.parametrize(
