@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from errno import EACCES, EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,6 +25,22 @@ def fail(sentence: str) -> NoReturn:
     raise Mistake(sentence)
 
 
+class Commands(click.Group):
+    """Commands that say in a sentence which file or folder they cannot use."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _OF_A_PATH or error.filename is None:
+                raise
+            reason = (error.strerror or "no reason was given").lower()
+            fail(f"{error.filename} cannot be used: {reason}; choose another place, or look at its permissions")
+
+
+_OF_A_PATH = {EACCES, EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS}
+
+
 def home() -> Home:
     """The home of the user's settings."""
     from eagle_assets.configuration import Settings
@@ -32,7 +49,7 @@ def home() -> Home:
     return Home(Settings().home)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def main() -> None:
     """Turn OpenRouter text responses into the exact token ids that trained drafters need, and prove it.
@@ -77,7 +94,7 @@ def reconstruct(
         fail(f"{output} is an input too; choose another name for the verdicts")
     try:
         reconstruct_files(files, output, calibration_file, save_calibration)
-    except (CalibrationError, OSError) as error:
+    except CalibrationError as error:
         fail(str(error))
 
 
@@ -109,7 +126,7 @@ def calibrate(
 
     try:
         calibrate_files(files, output, provider, as_json, judged)
-    except (NothingToShow, CalibrationError, OSError) as error:
+    except (NothingToShow, CalibrationError) as error:
         fail(str(error))
 
 
@@ -179,7 +196,7 @@ def judge(
         target = target_named(configuration.target)
         limit = configuration.max_residual_error
         judge_files(files, output, bench, target, calibration_file, save_calibration, limit)
-    except (CalibrationError, ConfigurationError, JudgeBusy, JudgeError, JournalError, OSError) as error:
+    except (CalibrationError, ConfigurationError, JudgeBusy, JudgeError, JournalError) as error:
         fail(str(error))
 
 
@@ -206,7 +223,7 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
 
     try:
         show_exchange(exchange_id, home(), file, with_ids, Console(width=None if sys.stdout.isatty() else 120))
-    except (NotFound, OSError) as error:
+    except NotFound as error:
         fail(str(error))
 
 
@@ -263,7 +280,7 @@ def report(output: Path | None) -> None:
 
     try:
         click.echo(write_report(home(), load_configuration(Settings().datasets_file), output))
-    except (CatalogueError, ConfigurationError, GateClosed, OSError) as error:
+    except (CatalogueError, ConfigurationError, GateClosed) as error:
         fail(str(error))
 
 

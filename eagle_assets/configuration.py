@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
@@ -28,6 +31,17 @@ class Settings(BaseSettings):
     judge_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_JUDGE_KEY")
     base_url: str = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
     server_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_SERVER_KEY")
+
+
+_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))  # minute, hour, day, month, weekday
+_ONE_TIME = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?|[a-zA-Z]{3}(?:-[a-zA-Z]{3})?")
+
+
+def _are_within(times: str, least_and_most: tuple[int, int]) -> bool:
+    """Whether a field of a cron schedule holds times that there are; names of days and months are believed."""
+    least, most = least_and_most
+    found = [_ONE_TIME.fullmatch(time) for time in times.split(",")]
+    return all(match and all(least <= int(n) <= most for n in match.groups() if n) for match in found)
 
 
 class Frozen(BaseModel):
@@ -63,6 +77,14 @@ class OpenRouterDataset(Frozen):
     budget_usd: float | None = Field(default=None, gt=0)
     limit_per_tick: int | None = Field(default=None, gt=0)
     budget_usd_per_tick: float | None = Field(default=None, gt=0)
+
+    @field_validator("cron")
+    @classmethod
+    def _is_five_fields(cls, cron: str | None) -> str | None:
+        fields = (cron or "* * * * *").split()
+        if len(fields) != 5 or not all(map(_are_within, fields, _RANGES)):
+            raise ValueError(f"{cron!r} is no time: minute, hour, day, month and weekday are wanted, as in '0 3 * * *'")
+        return cron
 
 
 class LocalDataset(Frozen):
@@ -156,6 +178,22 @@ class Configuration(Frozen):
         return {n: d for n, d in self.datasets.items() if not isinstance(d, OpenRouterDataset)}
 
 
+def _in_words(problem: ErrorDetails) -> str:
+    """What is wrong where, and for a key that is not known the one that may be meant."""
+    tags, place = ("openrouter", "local", "server", "sglang", "vllm", "transformers"), problem["loc"]
+    where = ".".join(str(part) for i, part in enumerate(place) if not (i == 2 and part in tags)) or "file"
+    if problem["type"] == "extra_forbidden":
+        keys = {key for model in Frozen.__subclasses__() for key in model.model_fields}
+        meant = get_close_matches(str(place[-1]), keys, 1)
+        return f"{where} is no key that is known here" + (f"; is `{meant[0]}` meant?" if meant else "")
+    if problem["type"] == "union_tag_invalid":
+        context = problem["ctx"]
+        return (
+            f"{where}.{context['discriminator'].strip(chr(39))} is {context['tag']!r}, not {context['expected_tags']}"
+        )
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+
+
 def load_configuration(path: Path) -> Configuration:
     """Read a datasets file; relative paths in it are relative to it. Raises ConfigurationError."""
     try:
@@ -163,11 +201,16 @@ def load_configuration(path: Path) -> Configuration:
     except FileNotFoundError:
         raise ConfigurationError(f"datasets file {path} does not exist; set EAGLE_ASSETS_DATASETS") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"datasets file {path} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        raise ConfigurationError(f"datasets file {path} cannot be read: {reason}") from None
+    if not isinstance(raw, dict) or not raw.get("datasets"):
+        raise ConfigurationError(
+            f"datasets file {path} names no datasets: write `datasets: {{B3: {{source: …}}}}` into it"
+        )
     try:
         configuration = Configuration.model_validate(raw)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(map(_in_words, error.errors()))
         raise ConfigurationError(f"datasets file {path}: {problems}") from None
     folder = path.resolve().parent
     datasets = {

@@ -20,10 +20,11 @@ from eagle_assets.lake.audit import require_all
     ),
 )
 def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """Token frequencies over the shards of all datasets, and the draft vocabulary: `d2t`, `t2d`.
+    """The ids that a drafter can propose, chosen by how often they were generated.
 
-    Counts every dataset whose shards have a good and current audit; the others do not take part, and are named. Only
-    files of shards that are new are counted.
+    Token frequencies over the shards of all datasets, and the draft vocabulary: `d2t`, `t2d`. Counts every dataset
+    whose shards have a good and current audit; the others do not take part, and are named. Only files of shards that
+    are new are counted.
     """
     import numpy as np
 
@@ -52,15 +53,17 @@ def draft_vocabulary(context: dg.AssetExecutionContext, project: Project) -> Eve
         d2t, t2d, *others = write_draft_vocabulary(chosen, counts, version.folder)
         version.add(d2t, t2d, *others)
         check = mapping_is_consistent(np.load(d2t), np.load(t2d), counts, target.markers)
-        covered = {
-            f"coverage_of_{name}": float(n[chosen.t2d].sum() / max(n.sum(), 1)) for name, n in of_dataset.items()
+        covered = {name: float(n[chosen.t2d].sum() / max(n.sum(), 1)) for name, n in of_dataset.items()}
+        curve = coverage_curve(counts, target.markers)
+        tabled = {
+            **{f"coverage_of_{name}": share for name, share in covered.items()},
+            **{f"coverage_at_{ids}_ids": share for ids, share in curve.items()},
         }
-        curve = {f"coverage_at_{n}_ids": share for n, share in coverage_curve(counts, target.markers).items()}
         audit = version.audit(
             [check],
             inputs=shards,
-            counts={"datasets": len(shards), **covered, **curve},
+            counts={"datasets": len(shards), **tabled},
             vocabulary=target.vocabulary.sha256,
         )
-        shown = vocabulary_metadata(counts[counts > 0].tolist(), chosen.d2t.size)
-        yield from events_of(audit, {**shown, "left out": "; ".join(closed) or "no dataset"})
+        shown = vocabulary_metadata(counts[counts > 0].tolist(), chosen.d2t.size, covered, curve)
+        yield from events_of(audit, {**shown, "left out": "; ".join(closed) or "no dataset"}, tabled)

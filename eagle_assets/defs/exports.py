@@ -21,10 +21,11 @@ DEFAULT = {"speculators": Export(format="speculators")}
     tags={"stage": "exports"},
 )
 def exports(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    """A folder for each export under `exports` in the datasets file, with its manifest and draft vocabulary.
+    """The shards as folders that trainers take, where somebody asked for them.
 
-    Without that key: one for speculators. Takes every dataset whose shards have a good and current audit; the others
-    are named. A folder is named after its content, appears whole, and supersedes the one before.
+    A folder for each export under `exports` in the datasets file, with its manifest and draft vocabulary. Without that
+    key: one for speculators. Takes every dataset whose shards have a good and current audit; the others are named. A
+    folder is named after its content, appears whole, and supersedes the one before.
     """
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.training.exports.of_home import export_into_home

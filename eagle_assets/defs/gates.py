@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,8 +29,10 @@ def blocking_checks(
         ]
 
 
-def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None) -> Events:
+def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None, in_tables: Container[str] = ()) -> Events:
     """The results of an audit's checks, and the materialisation if it was published; else dagster's Failure.
+
+    Counts of the audit become metadata but for those that the tables in `metadata` have.
 
     Check results come with the materialisation, because Dagster takes earlier ones for stale; where there is none
     they come alone, so that bad data is never recorded as materialised.
@@ -47,8 +49,8 @@ def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None) -> Events
     yield dg.MaterializeResult(
         metadata={
             **(metadata or {}),
-            "dagster/row_count": audit.rows,
-            **{name: _plain(number) for name, number in audit.counts.items()},
+            **({"dagster/row_count": audit.rows} if any(f.name.endswith(".parquet") for f in audit.files) else {}),
+            **{name: _plain(number) for name, number in audit.counts.items() if name not in in_tables},
             "audit": dg.MetadataValue.json(msgspec.to_builtins(audit)),
         },
         check_results=results,

@@ -36,13 +36,13 @@ _rulings: "dict[tuple[str, tuple[Input, ...]], Ruling]" = {}  # the last: the da
     ),
 )
 def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """The rows of `token_sequences` after the target model: what its likelihood settles, repairs or contradicts.
+    """The sequences after the target model was asked (optional).
 
-    Only where the datasets file names a `judge`; else it is empty, and the shards are made without it. What a
-    provider's texts and counts leave open is decided over its responses of all datasets. Trusted ids that the target
-    finds far less likely than what servers are known to make of them are repaired, where exactly one reading is
-    plausible and explains everything that was seen, else `contradicted`. From where on is learnt from ids that are
-    proven. Nothing becomes `exact`.
+    The rows of `token_sequences` with what its likelihood settles, repairs or contradicts. Only where the datasets file
+    names a `judge`; else it is empty, and the shards are made without it. What a provider's texts and counts leave open
+    is decided over its responses of all datasets. Trusted ids that the target finds far less likely than what servers
+    are known to make of them are repaired, where exactly one reading is plausible and explains everything that was
+    seen, else `contradicted`. From where on is learnt from ids that are proven. Nothing becomes `exact`.
     """
     judge = project.configuration.judge
     if judge is None:

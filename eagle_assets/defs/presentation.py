@@ -84,10 +84,11 @@ def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
 
 
 def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
-    """Some of the responses that are contradicted, else unverified, from batches of TOKEN_SEQUENCES with LOOKED_AT."""
+    """Some of the responses that are contradicted, else unverified, with what speaks against them; from batches of
+    TOKEN_SEQUENCES with LOOKED_AT."""
     import pyarrow.compute as pc
 
-    from eagle_assets.reconstruction.reasons_in_words import reason_in_words
+    from eagle_assets.reconstruction.reasons_in_words import SPEAK_FOR_THE_IDS, reason_in_words
 
     found: dict[str, list[dict[str, Any]]] = {"contradicted": [], "unverified": []}
     for batch in batches:
@@ -98,9 +99,8 @@ def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         dg.TableRecord(
             {
                 "eagle-assets show": row["exchange_id"],
-                "verdict": row["verdict"],
-                "provider": row["provider"] or "not named",
-                "why": "; ".join(map(reason_in_words, row["reasons"])),
+                "why": f"{row['provider'] or 'not named'}, {row['verdict']}: "
+                + "; ".join(reason_in_words(reason) for reason in row["reasons"] if reason not in SPEAK_FOR_THE_IDS),
             }
         )
         for rows in found.values()
@@ -146,8 +146,11 @@ def shards_metadata(lengths: Sequence[int], name: str) -> dict[str, Any]:
     }
 
 
-def vocabulary_metadata(counts: Sequence[int], size: int) -> dict[str, Any]:
-    """What the page of `draft_vocabulary` shows; `counts` are of each id that was generated, in any order."""
+def vocabulary_metadata(
+    counts: Sequence[int], size: int, of_dataset: Mapping[str, float], at_size: Mapping[int, float]
+) -> dict[str, Any]:
+    """What the page of `draft_vocabulary` shows; `counts` are of each id that was generated, in any order. The shares
+    that it covers are of each dataset, and of all of them if it had so many ids."""
     from eagle_assets.report import glances, pictures
 
     ordered = sorted((int(count) for count in counts), reverse=True)
@@ -157,6 +160,8 @@ def vocabulary_metadata(counts: Sequence[int], size: int) -> dict[str, Any]:
         "at a glance": dg.MetadataValue.md(glances.shares([(words, share)])),
         PICTURES: _pictures(pictures.coverage(ordered, size, "What the draft vocabulary covers, most frequent first")),
         "covered_percent": round(100 * share, 2),
+        "covered of each dataset": _shares("dataset", of_dataset),
+        "covered if it had so many ids": _shares("ids", {f"{ids:,}": share for ids, share in at_size.items()}),
     }
 
 
@@ -178,8 +183,13 @@ def spend_metadata(totals: Totals, caps: Mapping[str, float | None], only: Seque
     return {
         "spend at a glance": dg.MetadataValue.md(glances.shares(glance)),
         "picture of the spend": _pictures(svg),
-        "left_usd": totals.all.left_usd,
+        "left_of_the_whole_budget_usd": totals.all.left_usd,
     }
+
+
+def _shares(heading: str, shares: Mapping[str, float]) -> dg.MetadataValue:
+    lines = [f"| {heading} | covered |", "|---|--:|", *(f"| {name} | {share:.2%} |" for name, share in shares.items())]
+    return dg.MetadataValue.md("\n".join(lines))
 
 
 def _pictures(*svgs: str) -> dg.MetadataValue:

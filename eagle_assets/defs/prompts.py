@@ -42,9 +42,10 @@ WORST = 10
     ),
 )
 def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """The requests of a dataset as they are sent, with prompt ids, their number and the worst-case cost.
+    """What will be asked, in ids, and what it may cost.
 
-    What the team's own server answers costs nothing; of a file of its answers, these are the prompts they belong to.
+    The requests of a dataset as they are sent, with prompt ids, their number and the worst-case cost. What the team's
+    own server answers costs nothing; of a file of its answers, these are the prompts they belong to.
     """
     from eagle_assets.lake.schemas import PROMPTS
     from eagle_assets.lake.version import new_version

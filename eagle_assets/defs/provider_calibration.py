@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     ),
 )
 def provider_calibration(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """The target model's endpoints at OpenRouter, what their answers to probes prove, and the routing that follows.
+    """Who may answer, at what price, and how they serve.
 
-    Each provider is asked the same few probes once, for some tenths of a cent, within the budget. The routing goes into
+    The target model's endpoints at OpenRouter, what their answers to probes prove, and the routing that follows. Each
+    provider is asked the same few probes once, for some tenths of a cent, within the budget. The routing goes into
     `routing.yaml` in the home, where a person can overrule it.
     """
     from eagle_assets.defs.standing import standings
@@ -64,7 +65,7 @@ def provider_calibration(context: dg.AssetExecutionContext, project: Project) ->
             },
             identity=msgspec.json.encode(effective.routing.as_request()).decode(),
         )
-        tables = {"endpoints": _table(endpoints, allowed), "standings": _standings_table(ranked)}
+        tables = {"who may answer": _standings_table(ranked), "their endpoints": _table(endpoints, allowed)}
         yield from events_of(audit, {**tables, "routing": dg.MetadataValue.path(routing_path(home.root))})
 
 
@@ -136,15 +137,11 @@ def providers_allowed(
 def _table(endpoints: "tuple[Endpoint, ...]", allowed: "tuple[Endpoint, ...]") -> dg.MetadataValue:
     rows: list[dict[str, Any]] = [
         {
-            "provider": e.provider,
-            "tag": e.tag,
-            "quantization": e.quantization or "not said",
-            "prompt $/M": round(e.price.prompt * 1e6, 4),
-            "completion $/M": round(e.price.completion * 1e6, 4),
-            "context": e.context_tokens or 0,
+            "endpoint": e.tag,
+            "weights": e.quantization or "not said",
+            "$ a million, prompt and answer": f"{e.price.prompt * 1e6:g}, {e.price.completion * 1e6:g}",
             "most tokens": e.max_completion_tokens or 0,
-            "gives token bytes": "logprobs" in e.supported_parameters,
-            "may answer": e in allowed,
+            "may answer": "yes" if e in allowed else "no",
         }
         for e in endpoints
     ]
@@ -156,12 +153,10 @@ def _standings_table(ranked: "Sequence[Standing]") -> dg.MetadataValue:
         {
             "provider": standing.slug,
             "may answer": f"no: {standing.refused}" if standing.refused else "yes",
-            "proof": standing.proof,
-            "conventions": ", ".join(standing.conventions),
-            "answers": standing.answers,
-            "completion $/M": standing.completion_usd_per_million,
-            "probes $": round(standing.probes_usd, 6),
-            "note": standing.note or "",
+            "what probes prove": "; ".join(
+                filter(None, (standing.proof, ", ".join(standing.conventions), standing.note))
+            ),
+            "$ a million": standing.completion_usd_per_million,
         }
         for standing in ranked
     ]

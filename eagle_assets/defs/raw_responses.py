@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     ),
 )
 def raw_responses(context: dg.AssetExecutionContext, project: Project, config: RunLimits) -> Events:
-    """A row for each exchange with OpenRouter, failed attempts included, or each answer of the local server.
+    """Every answer as it came, byte for byte.
 
-    Buys only what the journal does not hold yet, so it can be interrupted and run again at any time. Where the budget
-    ends before every prompt was asked it says so, and what was bought goes on downstream.
+    A row for each exchange with OpenRouter, failed attempts included, or each answer of the team's own server. Buys
+    only what the journal does not hold yet, so it can be interrupted and run again at any time. Where the budget ends
+    before every prompt was asked it says so, and what was bought goes on downstream.
     """
     from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.client import CollectionError

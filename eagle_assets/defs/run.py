@@ -47,7 +47,7 @@ def materialise(
 
     All responses are collected before any is reconstructed, because calibration learns from them all. A dataset that
     is refused leaves the others alone. Raises RunRefused for a dataset or an asset that is not known, and where
-    something is to be bought without a key.
+    something is to be bought without a key; OSError where the home cannot be made.
     """
     settings = Settings()
     configuration = load_configuration(settings.datasets_file)
@@ -63,6 +63,7 @@ def materialise(
     judged = configuration.judge is not None
     if until == JUDGED and not judged:
         raise RunRefused(f"{settings.datasets_file} names no judge: put `judge: {{kind: sglang, base_url: …}}` into it")
+    settings.home.mkdir(parents=True, exist_ok=True)
     conclude = CONCLUDE if configuration.exports or until == EXPORTS else [a for a in CONCLUDE if a != EXPORTS]
     stages = _stages(chosen, bought, _limits(configuration) if as_tick else {}, judged, conclude)
     if instance is None and len(chosen) > 1:

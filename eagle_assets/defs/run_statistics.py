@@ -4,7 +4,7 @@ import dagster as dg
 
 from eagle_assets.defs.gates import refusals
 from eagle_assets.defs.partitions import DATASETS
-from eagle_assets.defs.presentation import sequences_metadata, spend_metadata
+from eagle_assets.defs.presentation import LOOKED_AT, sequences_metadata, spend_metadata, to_look_at
 from eagle_assets.defs.resources import Project
 
 ALL = dg.AllPartitionMapping()
@@ -17,14 +17,18 @@ ALL = dg.AllPartitionMapping()
     tags={"stage": "run_statistics"},
 )
 def run_statistics(project: Project) -> dg.MaterializeResult:
-    """`eagle.duckdb`: a row for each audit of each stage, and the views of `sql/` over all that is published.
+    """All of it in figures: cost, trust, what is missing.
 
-    Built aside and renamed, so that reading it never meets a lock. `report.html` says the same to people, in one page:
-    what was bought, what can be trusted and why.
+    `eagle.duckdb` has a row for each audit of each stage, and the views of `sql/` over all that is published. Built
+    aside and renamed, so that reading it never meets a lock. `report.html` says the same to people, in one page: what
+    was bought, what can be trusted and why.
     """
+    import duckdb
+
     from eagle_assets.lake.catalogue import CatalogueError, build_catalogue
     from eagle_assets.lake.queries import run_query
     from eagle_assets.openrouter.ledger import LedgerError, budget_totals
+    from eagle_assets.openrouter.probing import PROBES
     from eagle_assets.report.page import figures_of, obstacles, write_report
 
     home, configuration = project.home, project.configuration
@@ -35,6 +39,13 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
     caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
     missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, DATASETS.get_partition_keys())]
     overview = run_query(home, "overview").as_objects()
+    with duckdb.connect(home.catalogue, read_only=True) as eagle:
+        sequences = eagle.sql(f"SELECT {', '.join(LOOKED_AT)} FROM token_sequences ORDER BY dataset")
+        doubtful = to_look_at(sequences.to_arrow_reader(1_024))
+    spent = spend_metadata(totals, caps)
+    probes = totals.datasets.get(PROBES)
+    trust = sequences_metadata(figures_of(home), "all datasets")
+    del trust["cost_usd"]  # of answers alone; what was spent has the probes too
     missing += [
         f"- **{row['dataset']}**: {row['beyond_budget']} of {row['prompts']} prompts found no room in the budget; "
         "what was bought is in the shards"
@@ -44,9 +55,12 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         metadata={
             "report, to open in a browser": dg.MetadataValue.path(report),
-            "catalogue": dg.MetadataValue.path(catalogue),
             "not in the shards": dg.MetadataValue.md("\n".join(missing) or "nothing: every dataset passed its checks"),
-            **sequences_metadata(figures_of(home), "all datasets"),
-            **spend_metadata(totals, caps),
+            **spent,
+            "spent_usd": totals.all.spent_usd,
+            "of_it_for_probes_usd": probes.spent_usd if probes is not None else 0.0,
+            **trust,
+            **doubtful,
+            "catalogue": dg.MetadataValue.path(catalogue),
         }
     )

@@ -33,13 +33,15 @@ FINDINGS = "findings"  # what is kept of each part of raw_responses
     ),
 )
 def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """A row for each exchange: output ids, prompt ids, verdict, reasons, evidence and rival candidates.
+    """The token ids of every response, with a verdict.
+
+    A row for each exchange: output ids, prompt ids, verdict, reasons, evidence and rival candidates.
 
     The conventions of the providers are learnt from the responses of all bought datasets. Ids that the team's own
     server gave are `exact` and never encoded again. Judged are only responses that are new, or of whose provider
     something else is known than when they were judged. Where the residual error of the `consistent` ones would exceed
-    `max_residual_error` on average, the least certain of them are held back as `unverified`. The team's own outputs
-    are also served as text and judged blind, which shows how far the verdicts on bought ones can be believed.
+    `max_residual_error` on average, the least certain of them are held back as `unverified`. The team's own outputs are
+    also served as text and judged blind, which shows how far the verdicts on bought ones can be believed.
     """
     from eagle_assets.defs.judging import departures_of, finder_of, tried_blind, write_sequences
     from eagle_assets.lake.kept import forget_others, parts_of

@@ -28,11 +28,11 @@ from eagle_assets.lake.audit import require
     ),
 )
 def training_shards(context: dg.AssetExecutionContext, project: Project) -> Events:
-    """One row for each trusted sequence: `input_ids` and `loss_mask`, with where it came from.
+    """What trainers read: token ids and loss masks.
 
-    Trusted are the verdicts `exact` and `consistent`. Made anew are only files whose sequences changed. Made from
-    `judged_sequences` where the datasets file names a judge, else from `token_sequences`; refused where that has no
-    good and current audit.
+    One row for each trusted sequence: `input_ids` and `loss_mask`, with where it came from. Trusted are the verdicts
+    `exact` and `consistent`. Made anew are only files whose sequences changed. Made from `judged_sequences` where the
+    datasets file names a judge, else from `token_sequences`; refused where that has no good and current audit.
     """
     from eagle_assets.lake.version import new_version
     from eagle_assets.targets.kimi import target_named

@@ -11,7 +11,7 @@ Columns = Mapping[str, tuple[str, str]]
 
 PROMPTS: Columns = {
     "prompt_id": ("string", "As the prompts file names it."),
-    "dataset": ("string", "B1 to B8."),
+    "dataset": ("string", "The dataset, such as B3."),
     "request": ("string", "JSON of the request as it is sent; {} for local rows."),
     "prompt_ids": ("list<int32>", "The prompt as the target model sees it, rendered by its chat template."),
     "prompt_tokens": ("int32", "How many ids that is."),
@@ -22,7 +22,7 @@ PROMPTS: Columns = {
 RAW_RESPONSES: Columns = {
     "exchange_id": ("string", "The server's id of the answer, or one of ours; `eagle-assets show` takes it."),
     "prompt_id": ("string", "The prompt that was asked."),
-    "dataset": ("string", "B1 to B8."),
+    "dataset": ("string", "The dataset, such as B3."),
     "model": ("string", "The model that was asked for."),
     "provider": ("string", "Who answered, as OpenRouter names them; null where nobody did."),
     "status": ("int32", "HTTP status; null where no answer came, and for local rows."),
@@ -43,7 +43,7 @@ RAW_RESPONSES: Columns = {
 TOKEN_SEQUENCES: Columns = {
     "exchange_id": ("string", "The exchange in raw_responses; `eagle-assets show` takes it."),
     "prompt_id": ("string", "The prompt that was asked."),
-    "dataset": ("string", "B1 to B8."),
+    "dataset": ("string", "The dataset, such as B3."),
     "provider": ("string", "Who answered."),
     "model": ("string", "Which model answered."),
     "streamed": ("bool", "Whether the answer came as an event stream."),
@@ -81,7 +81,7 @@ TRAINING_SHARDS: Columns = {
     "exchange_id": ("string", "Where the output comes from; `eagle-assets show` takes it."),
     "provider": ("string", "Who generated it."),
     "verdict": ("string", "exact or consistent."),
-    "dataset": ("string", "B1 to B8."),
+    "dataset": ("string", "The dataset, such as B3."),
 }
 
 TOKEN_FREQUENCIES: Columns = {

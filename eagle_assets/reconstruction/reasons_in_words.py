@@ -112,6 +112,10 @@ _IN_WORDS = {
 }
 
 
+SPEAK_FOR_THE_IDS = frozenset(("count_closes", "one_token_steps", "token_ids", "logprobs"))
+"""Reasons that say why ids are trusted; where they are not, they did not suffice."""
+
+
 def reason_in_words(reason: str) -> str:
     """A reason (`code` or `code: details`) as a sentence; as it is where the code has none."""
     code, _, details = reason.partition(": ")

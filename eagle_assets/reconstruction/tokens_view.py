@@ -13,7 +13,7 @@ from eagle_assets.targets.vocabulary import Vocabulary
 Ids = Sequence[int]
 
 BOUNDARY = "·"
-_SHADES = ("on grey23", "on dark_blue")
+_SHADES = ("on grey23", "on grey35")
 _MARKER, _DIFFERS, _SURPRISES = "bold magenta", "bold reverse yellow", "bold reverse red"
 _LINE_BREAK = "⏎"
 _SYMBOLS = {"\n": _LINE_BREAK, "\t": "⇥"}

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import msgspec
 from rich.console import Console
+from rich.terminal_theme import TerminalTheme
 
 from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.reconstruction.tokens_view import difference_in_words, differences, tokens_text
@@ -37,6 +38,10 @@ WHERE place = 1
 ORDER BY list_position($verdicts, verdict), provider
 LIMIT $most
 """
+
+
+_COLOURS = [(0, 0, 0), (255, 123, 114), (126, 231, 135), (242, 204, 96), (121, 192, 255), (210, 168, 255)]
+_THEME = TerminalTheme((22, 25, 29), (230, 230, 230), [*_COLOURS, (165, 214, 255), (230, 230, 230)])  # on black
 
 
 @dataclass(frozen=True)
@@ -102,4 +107,4 @@ def _example(row: dict[str, Any], vocabulary: Vocabulary) -> Example:
 def _as_html(ids: list[int], vocabulary: Vocabulary, places: list[Any]) -> str:
     console = Console(record=True, file=StringIO(), width=100, force_terminal=True, color_system="truecolor")
     console.print(tokens_text(ids, vocabulary, with_ids=False, coloured=True, differing=places))
-    return console.export_html(inline_styles=True, code_format="{code}")
+    return console.export_html(inline_styles=True, code_format="{code}", theme=_THEME)

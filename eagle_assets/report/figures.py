@@ -44,6 +44,7 @@ class Figures:
     tokens: Counter[str] = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     cost_usd: float = 0.0
+    bought_tokens: int = 0  # trusted ones of answers that cost something
     canonical: Counter[bool] = field(default_factory=Counter)
 
     @classmethod
@@ -62,6 +63,7 @@ class Figures:
         if tokens is not None:
             self.tokens[verdict] += tokens
             self.lengths.append(tokens)
+            self.bought_tokens += tokens if verdict in TRUSTED and row["cost_usd"] else 0
         if row["canonical"] is not None:
             self.canonical[row["canonical"]] += 1
         evidence = msgspec.json.decode(row["evidence"]) if row["evidence"] else {}
@@ -85,7 +87,8 @@ class Figures:
 
     @property
     def usd_per_million_trusted(self) -> float | None:
-        return MILLION * self.cost_usd / self.trusted_tokens if self.trusted_tokens else None
+        """What a million tokens that were bought and are trusted cost; the team's own count for nothing."""
+        return MILLION * self.cost_usd / self.bought_tokens if self.bought_tokens else None
 
     def differences(self) -> list[CountDifferences]:
         """A line for each provider, under the convention that most of its answers were read by."""
@@ -104,15 +107,10 @@ class Figures:
         return {provider: self.verdicts[provider] for provider in sorted(self.verdicts, key=lambda p: (-trusted(p), p))}
 
     def verdict_table(self) -> str:
-        """Markdown: a line for each verdict, with what it means."""
+        """Markdown: a line for each verdict, and below what it means: as narrow as the pages of assets are."""
         counts = self.by_verdict
-        lines = [
-            "| verdict | responses | share | tokens | in the shards | what it means |",
-            "|---|--:|--:|--:|---|---|",
+        lines = ["| verdict | responses | tokens | trained on |", "|---|--:|--:|---|"]
+        lines += [
+            f"| **{v}** | {counts[v]:,} | {self.tokens[v]:,} | {'yes' if v in TRUSTED else 'no'} |" for v in VERDICTS
         ]
-        for verdict in VERDICTS:
-            lines.append(
-                f"| **{verdict}** | {counts[verdict]:,} | {counts[verdict] / max(1, counts.total()):.1%} "
-                f"| {self.tokens[verdict]:,} | {'yes' if verdict in TRUSTED else 'no'} | {_IN_SHORT[verdict]} |"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *(f"- **{verdict}**: {_IN_SHORT[verdict]}" for verdict in VERDICTS)])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 MOST_CHARACTERS = 1_000
-_WIDTH = 420
+_WIDTH = 370  # pixels; a wider one is cut off on the page of an asset
 _COLOURS = {"exact": "#283", "consistent": "#7b7", "unverified": "#da2", "contradicted": "#d45", "unusable": "#999"}
 _FULL, _EMPTY = "#47b", "#dde"
 
@@ -78,6 +78,6 @@ def _cell(words: str) -> str:
 def _markdown(height: int, parts: str) -> str:
     svg = (
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{_WIDTH}' height='{height}' font-family='sans-serif' "
-        f"font-size='13' style='background:#fff'>{parts}</svg>"
+        f"font-size='12' style='background:#fff'>{parts}</svg>"
     )
     return f"![](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any
 
 import duckdb
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from eagle_assets import __version__
 from eagle_assets.configuration import Configuration
@@ -26,6 +28,7 @@ from eagle_assets.targets.kimi import target_named
 
 STAGES = ("prompts", "raw_responses", "token_sequences", "training_shards")
 WORST, TYPICAL = 6, 4
+IDS_ARE_GIVEN = "the ids are given"  # as sql/queries/conventions.sql has it
 TITLE = "What was bought, and what of it can be trusted"
 
 
@@ -67,7 +70,7 @@ def report(home: Home, configuration: Configuration) -> str:
     environment = Environment(
         loader=PackageLoader("eagle_assets.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["cell"] = _cell
+    environment.filters |= {"cell": _cell, "code": _with_code}
     return environment.get_template("page.html.jinja").render(
         title=TITLE,
         meanings=VERDICT_IN_WORDS,
@@ -124,6 +127,7 @@ def _obstacle(home: Home, dataset: str) -> Obstacle | None:
     return None
 
 
+_BACKTICKS = re.compile(r"`([^`]+)`")
 _FREQUENCIES = "SELECT count FROM token_frequencies WHERE count > 0 ORDER BY count DESC"
 
 
@@ -141,8 +145,10 @@ def _spend(budget: Sequence[dict[str, Any]], configuration: Configuration) -> li
 
 
 def _usd_per_million(prices: Sequence[dict[str, Any]]) -> float | None:
-    tokens = sum(row["trusted_tokens"] for row in prices)
-    return MILLION * sum(row["spent_usd"] for row in prices) / tokens if tokens else None
+    """Of what was bought: the team's own answers cost nothing."""
+    bought = [row for row in prices if row["spent_usd"]]
+    tokens = sum(row["trusted_tokens"] for row in bought)
+    return MILLION * sum(row["spent_usd"] for row in bought) / tokens if tokens else None
 
 
 def _providers(home: Home, prices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -154,18 +160,17 @@ def _providers(home: Home, prices: Sequence[dict[str, Any]]) -> list[dict[str, A
     found = []
     for row in run_query(home, "providers").as_objects():
         convention, price = conventions.get(row["provider"], {}), by_provider.get(row["provider"], {})
-        reason = row["most_frequent_reason"]
-        found.append(
-            {
-                **row,
-                "convention": convention.get("convention"),
-                "closed": convention.get("closed"),
-                "counted": convention.get("answers"),
-                "reason": reason_in_words(reason) if reason else None,
-                "spent_usd": price.get("spent_usd"),
-                "usd_per_million_trusted": price.get("usd_per_million_trusted"),
-            }
-        )
+        sentences = []
+        if convention:
+            closed = f"the counts of {convention['closed']} of {convention['answers']} close"
+            is_given = convention["convention"] == IDS_ARE_GIVEN
+            read_as = "Its server gives the ids" if is_given else f"They are read as `{convention['convention']}`"
+            sentences.append(f"{read_as}; {closed}.")
+        if price.get("spent_usd") and price["usd_per_million_trusted"] is not None:
+            sentences.append(f"A million trusted tokens cost ${price['usd_per_million_trusted']:,.2f}.")
+        if reason := row["most_frequent_reason"]:
+            sentences.append(f"What speaks most often against the others: {reason_in_words(reason)}.")
+        found.append({**row, "sentences": sentences})
     return found
 
 
@@ -180,6 +185,11 @@ def _reasons(home: Home) -> list[dict[str, Any]]:
         {"verdict": verdict, "words": reason_in_words(reason), "code": reason.partition(":")[0], "responses": number}
         for (verdict, reason), number in ordered
     ]
+
+
+def _with_code(words: str) -> Markup:
+    """Text in which what stands between backticks is code."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(words))))
 
 
 def _cell(value: Any) -> str:

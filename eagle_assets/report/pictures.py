@@ -138,19 +138,19 @@ def surprises(rows: Mapping[str, Sequence[float]], title: str, most: float = 40.
 
 
 def spend(rows: Sequence[Spend], title: str) -> str:
-    """Dollars spent and reserved, each against its cap; a bar is as long as its cap."""
+    """Dollars spent and reserved, each against its cap: a bar is as long as its cap, and there is none without one."""
     room = WIDTH - _LABELS - 220
     y = float(_TOP)
     parts = []
     for row in rows:
-        scale = row.cap_usd or max(row.spent_usd + row.reserved_usd, 1e-9)
-        spent, reserved = (min(1.0, amount / scale) for amount in (row.spent_usd, row.reserved_usd))
         parts.append(text(_LABELS - 10, y + 16, _short(row.name), anchor="end"))
-        parts.append(box(_LABELS, y + 2, room, _ROW - 6, PALE, border=GRID))
-        colour = RED if row.cap_usd is not None and row.spent_usd > row.cap_usd else BLUE
-        parts.append(box(_LABELS, y + 2, max(room * spent, 1.5 if row.spent_usd else 0), _ROW - 6, colour))
-        if row.reserved_usd:
-            parts.append(box(_LABELS + room * spent, y + 2, room * reserved, _ROW - 6, "#9db8dc", "in flight"))
+        if row.cap_usd:
+            spent, reserved = (min(1.0, amount / row.cap_usd) for amount in (row.spent_usd, row.reserved_usd))
+            parts.append(box(_LABELS, y + 2, room, _ROW - 6, PALE, border=GRID))
+            colour = RED if row.spent_usd > row.cap_usd else BLUE
+            parts.append(box(_LABELS, y + 2, max(room * spent, 1.5 if row.spent_usd else 0), _ROW - 6, colour))
+            if row.reserved_usd:
+                parts.append(box(_LABELS + room * spent, y + 2, room * reserved, _ROW - 6, "#9db8dc", "in flight"))
         cap = f" of ${row.cap_usd:,.2f} ({row.spent_usd / row.cap_usd:.1%})" if row.cap_usd else ", no cap of its own"
         parts.append(text(_LABELS + room + 8, y + 16, f"${row.spent_usd:,.4f}{cap}", colour=FAINT))
         y += _ROW

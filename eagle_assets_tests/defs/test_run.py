@@ -96,6 +96,11 @@ def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.M
         (["B99"], {}, "Error: there is no dataset 'B99' in "),
         (["B1", "--until", "shards"], {}, "Error: there is no asset 'shards'; there are draft_vocabulary, exports, "),
         (["B1"], {"EAGLE_ASSETS_DATASETS": "/nowhere.yaml"}, "Error: datasets file /nowhere.yaml does not exist"),
+        (
+            ["B1"],
+            {"EAGLE_ASSETS_HOME": __file__},
+            f"Error: {__file__} cannot be used: file exists; choose another place",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -108,11 +108,14 @@ def test_figures_are_sums_of_the_rows() -> None:
     ]
     figures = Figures.of(pa.Table.from_pylist(rows).to_batches(max_chunksize=3))
     assert figures.trusted_tokens == 8
-    assert figures.usd_per_million_trusted == 1e6 / 8
     assert figures.trusted_share == 0.5
+    assert figures.usd_per_million_trusted == 1e6 / 8
+    figures.add({**row("local", "exact", None, 0.0), "output_ids": 100, "count_difference": 1})
+    assert figures.usd_per_million_trusted == 1e6 / 8
     assert [(d.provider, d.convention, dict(d.answers)) for d in figures.differences()] == [
         ("A", "the server gives the ids", {1: 1}),
         ("B", "verbatim", {0: 2}),
+        ("local", "the server gives the ids", {1: 1}),
     ]
-    assert list(figures.sorted_verdicts()) == ["A", "B"]
-    assert "| **consistent** | 1 | 25.0% | 5 | yes |" in figures.verdict_table()
+    assert list(figures.sorted_verdicts()) == ["A", "local", "B"]
+    assert "| **consistent** | 1 | 5 | yes |" in figures.verdict_table()

@@ -33,6 +33,7 @@ WITH
     )
 SELECT
     dataset,
+    round(spent_usd, 4) AS spent_usd,
     prompts,
     answers,
     beyond_budget,
@@ -43,8 +44,7 @@ SELECT
     contradicted,
     unusable,
     shard_rows,
-    tokens_to_learn,
-    round(spent_usd, 4) AS spent_usd
+    tokens_to_learn
 FROM asked
 FULL JOIN answered USING (dataset)
 FULL JOIN judged USING (dataset)

@@ -1,0 +1,55 @@
+"""What is wrong in a datasets file is said in a sentence that names the place and what is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eagle_assets.configuration import ConfigurationError, load_configuration
+
+BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "names no datasets: write"),
+        ("hello", "names no datasets: write"),
+        ("datasets: {}", "names no datasets: write"),
+        ("dataset: {B3: {source: local, responses: r.jsonl}}", "names no datasets: write"),
+        ("[1,\n2", "cannot be read: while parsing a flow sequence"),
+        (BOUGHT % ", max_token: 5", "datasets.B3.max_token is no key that is known here; is `max_tokens` meant?"),
+        (BOUGHT % "" + "budgetusd: 5", "budgetusd is no key that is known here; is `budget_usd` meant?"),
+        (BOUGHT % ", xyzzy: 5", "datasets.B3.xyzzy is no key that is known here"),
+        (
+            BOUGHT.replace("openrouter", "openroutr") % "",
+            "datasets.B3.source is 'openroutr', not 'openrouter', 'local'",
+        ),
+        (BOUGHT % ", max_tokens: -1", "datasets.B3.max_tokens: Input should be greater than 0"),
+        (BOUGHT % ', cron: "every day"', "datasets.B3.cron: 'every day' is no time: minute, hour, day, month"),
+        (BOUGHT % ', cron: "0 25 * * *"', "datasets.B3.cron: '0 25 * * *' is no time"),
+        (BOUGHT % ', cron: "0 */0 * * *"', "datasets.B3.cron: '0 */0 * * *' is no time"),
+        ('datasets: {"B 3": {source: local, responses: r.jsonl}}', "dataset name 'B 3' may hold letters, digits"),
+    ],
+)
+def test_mistakes_are_named_with_what_is_meant(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "datasets.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        load_configuration(path)
+    assert complaint in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "*/10 0-5,22 1 jan-mar mon", "5 4-20/2 31 12 7"])
+def test_times_of_a_schedule(tmp_path: Path, cron: str) -> None:
+    path = tmp_path / "datasets.yaml"
+    path.write_text(BOUGHT % f', cron: "{cron}"')
+    assert load_configuration(path).bought["B3"].cron == cron
+
+
+def test_a_folder_is_no_datasets_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        load_configuration(tmp_path)
