@@ -26,7 +26,7 @@ from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.defs.browser import find_browser
 from eagle_assets_tests.defs.conftest import pointing_to, write_local_responses, write_prompts
-from eagle_assets_tests.defs.dagster_dev import REPOSITORY_SELECTOR, DagsterDev, running_dagster_dev, wait_for
+from eagle_assets_tests.defs.dagster_dev import ENDED, REPOSITORY_SELECTOR, DagsterDev, running_dagster_dev, wait_for
 
 OF_A_DATASET = ["prompts", "raw_responses", "token_sequences", "training_shards"]
 LIMIT = 3
@@ -181,7 +181,7 @@ def test_the_schedule_asks_within_its_limits(server: Server) -> None:
     )
     tags = dict_of(run["tags"])
     assert (tags["dataset"], tags["dagster/partition"], tags["max_requests"]) == ("B3", "B3", str(LIMIT))
-    dev.ask(_STOP_SCHEDULE, id=dev.ask(_SCHEDULE, s={**REPOSITORY_SELECTOR, "scheduleName": "collect_B3"})["id"])
+    stop_the_schedule(dev)
     counts = require(server.home, "raw_responses", "B3").audit.counts
     assert counts["answers"] % LIMIT == 0
     assert require(server.home, "training_shards", "B3").audit.rows == counts["answers"]
@@ -189,6 +189,12 @@ def test_the_schedule_asks_within_its_limits(server: Server) -> None:
 
 def dict_of(tags: list[dict[str, str]]) -> dict[str, str]:
     return {tag["key"]: tag["value"] for tag in tags}
+
+
+def stop_the_schedule(dev: DagsterDev) -> None:
+    """No tick follows, and what the last one launched has ended; may be done again."""
+    dev.ask(_STOP_SCHEDULE, id=dev.ask(_SCHEDULE, s={**REPOSITORY_SELECTOR, "scheduleName": "collect_B3"})["id"])
+    wait_for(lambda: {run["status"] for run in dev.runs_with(dagster__partition="B3")} <= ENDED, "the end of B3's runs")
 
 
 def answered(server: Server) -> int:
@@ -222,6 +228,7 @@ def test_a_browser_shows_what_a_backfill_of_the_command_line_made_and_the_partit
     server: Server, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     dev = server.dev
+    stop_the_schedule(dev)  # the page shows the latest result of a check, whichever partition it is of
     said = dev.command("job", "backfill", "-j", "collect_dataset", "--partitions", "B7", "--noprompt")
     (backfill,) = re.findall(r"Launched backfill job `(\w+)`", said)
     (run,) = wait_for(lambda: dev.runs_with(dagster__backfill=backfill), "the run of the backfill")

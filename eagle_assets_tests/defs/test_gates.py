@@ -17,7 +17,7 @@ from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
 from eagle_assets.reconstruction import part_findings
 from eagle_assets.reconstruction.show_command import find_in_home
-from eagle_assets_tests.defs.conftest import Place, write_datasets, write_prompts
+from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_prompts
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -127,6 +127,22 @@ def test_a_good_run_opens_the_gate_again(spoilt: Place) -> None:
         result = run(instance, "B3", "token_sequences", "training_shards")
     assert result.success
     assert require(spoilt.home, "training_shards", "B3").audit.rows == 4
+
+
+@pytest.mark.parametrize("dagster_home", ["fresh", "another"])
+def test_an_audit_that_is_older_than_its_data_closes_the_gate_until_it_is_made_again(
+    place: Place, dagster_home: str
+) -> None:
+    write_prompts(place.folder / "B3.jsonl", (*QUESTIONS, "What is 2 + 2?"))
+    with place.instance("fresh") as instance:
+        assert run(instance, "B3", "prompts", "raw_responses").success
+    with place.instance(dagster_home) as instance:
+        alone = run(instance, "B3", "training_shards")
+        assert "token_sequences of B3 was made from a version of raw_responses of B3" in refusal(alone, "training_shards")
+        assert materialised(instance, "training_shards", "B3") == 0
+        assert run(instance, "B3", "token_sequences").success
+        assert run(instance, "B3", "training_shards").success
+    assert require(place.home, "training_shards", "B3").audit.rows == len(QUESTIONS) + 1
 
 
 def test_files_that_changed_after_their_audit_are_refused(place: Place) -> None:
