@@ -22,8 +22,11 @@ from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Audit, Record, read_history, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import (
+    AUDITS,
     CALIBRATION,
+    CHECKS,
     JUDGED_SEQUENCES,
+    LEDGER,
     PROMPTS,
     RAW_RESPONSES,
     TOKEN_FREQUENCIES,
@@ -44,49 +47,6 @@ STAGE_VIEWS: dict[str, tuple[str, pa.Schema]] = {
     "training_shards": ("training_shards", TRAINING_SHARDS),
     "token_frequencies": ("draft_vocabulary", TOKEN_FREQUENCIES),
 }
-
-AUDITS = pa.schema(
-    [
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("stage", pa.string()),
-        ("dataset", pa.string()),  # null where the stage has no partitions
-        ("passed", pa.bool_()),
-        ("is_current", pa.bool_()),  # whether this is the version that readers get now
-        ("run_id", pa.string()),
-        ("identity", pa.string()),
-        ("code_version", pa.string()),
-        ("vocabulary", pa.string()),
-        ("files", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("counts", pa.map_(pa.string(), pa.float64())),
-        ("failed_checks", pa.list_(pa.string())),
-        ("audit_sha256", pa.string()),
-    ]
-)
-
-CHECKS = pa.schema(
-    [
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("stage", pa.string()),
-        ("dataset", pa.string()),
-        ("run_id", pa.string()),
-        ("name", pa.string()),
-        ("passed", pa.bool_()),
-        ("sentence", pa.string()),
-        ("numbers", pa.map_(pa.string(), pa.float64())),
-        ("worst", pa.string()),  # JSON list of objects, as the check gave them
-    ]
-)
-
-LEDGER = pa.schema(
-    [
-        ("dataset", pa.string()),  # null for the whole budget
-        ("spent_usd", pa.float64()),
-        ("reserved_usd", pa.float64()),
-        ("left_usd", pa.float64()),
-    ]
-)
 
 
 class CatalogueError(Exception):
@@ -186,6 +146,7 @@ def _create_stage_view(
             )
         try:
             connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+            _describe(connection, name, schema)
             return
         except duckdb.IOException as error:
             if attempt == ATTEMPTS - 1:
@@ -213,6 +174,14 @@ def _create_table(
     connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, rows: Sequence[dict[str, object]]
 ) -> None:
     connection.from_arrow(pa.Table.from_pylist(rows, schema)).create(name)
+    _describe(connection, name, schema)
+
+
+def _describe(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema) -> None:
+    """What the columns hold, for whoever looks into `duckdb_columns()`."""
+    for field in schema:
+        description = _quoted(field.metadata[b"description"].decode())
+        connection.execute(f'COMMENT ON COLUMN {name}."{field.name}" IS {description}')
 
 
 def _audit_row(audit: Audit, records: dict[tuple[str, str | None], Record]) -> dict[str, object]:

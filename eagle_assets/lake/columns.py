@@ -101,3 +101,40 @@ CALIBRATION: Columns = {
     "refused": ("string", "Why it is better not asked; null where it may be."),
     "note": ("string", "Why the probes stopped early; null where they did not."),
 }
+
+AUDITS: Columns = {
+    "time": ("timestamp", "When the audit ended, UTC."),
+    "stage": ("string", "The asset that was made."),
+    "dataset": ("string", "The dataset, such as B3; null where the stage has no partitions."),
+    "passed": ("bool", "Whether every check passed, so that it was published."),
+    "is_current": ("bool", "Whether this is the version that readers get now."),
+    "run_id": ("string", "The run of Dagster that made it."),
+    "identity": ("string", "Hash of the content: the same where nothing changed."),
+    "code_version": ("string", "Which code made it."),
+    "vocabulary": ("string", "SHA-256 of the vocabulary that it was made with."),
+    "files": ("int64", "How many files it has."),
+    "rows": ("int64", "How many rows they hold."),
+    "bytes": ("int64", "How large they are."),
+    "counts": ("map<string, double>", "Its figures, by name."),
+    "failed_checks": ("list<string>", "Names of the checks that failed."),
+    "audit_sha256": ("string", "Hash of the audit record itself."),
+}
+
+CHECKS: Columns = {
+    "time": ("timestamp", "When the audit ended, UTC."),
+    "stage": ("string", "The asset that was checked."),
+    "dataset": ("string", "The dataset, such as B3; null where the stage has no partitions."),
+    "run_id": ("string", "The run of Dagster that made it."),
+    "name": ("string", "The check."),
+    "passed": ("bool", "Whether it passed."),
+    "sentence": ("string", "What it found."),
+    "numbers": ("map<string, double>", "What it counted, by name."),
+    "worst": ("string", "JSON list of the worst offenders, as objects."),
+}
+
+LEDGER: Columns = {
+    "dataset": ("string", "The dataset, such as B3; null for all together."),
+    "spent_usd": ("double", "Dollars spent; what is unsettled counts with its worst case."),
+    "reserved_usd": ("double", "Dollars held back for requests in flight."),
+    "left_usd": ("double", "Dollars that may still be spent."),
+}

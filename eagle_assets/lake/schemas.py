@@ -12,11 +12,13 @@ _TYPES = {
     "binary": pa.binary(),
     "bool": pa.bool_(),
     "double": pa.float64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
     "int32": pa.int32(),
     "int64": pa.int64(),
     "list<int32>": pa.list_(pa.int32()),
     "list<string>": pa.list_(pa.string()),
     "list<uint8>": pa.list_(pa.uint8()),
+    "map<string, double>": pa.map_(pa.string(), pa.float64()),
 }
 
 
@@ -34,3 +36,6 @@ JUDGED_SEQUENCES = described(columns.JUDGED_SEQUENCES)
 TRAINING_SHARDS = described(columns.TRAINING_SHARDS)
 TOKEN_FREQUENCIES = described(columns.TOKEN_FREQUENCIES)
 CALIBRATION = described(columns.CALIBRATION)
+AUDITS = described(columns.AUDITS)
+CHECKS = described(columns.CHECKS)
+LEDGER = described(columns.LEDGER)

@@ -161,6 +161,18 @@ def test_a_failed_audit_is_a_row_and_leaves_the_last_good_files_in_the_view(home
     assert read(home.catalogue, "SELECT count(*) FROM materialisations") == [(1,)]
 
 
+def test_every_column_of_tables_and_files_says_what_it_holds(home: Home) -> None:
+    fill(home)
+    build_catalogue(home)
+    made_of_others = {path.stem for path in (SQL_FOLDER / "views").glob("*.sql")}
+    columns = "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+    described = {
+        (table, name): text for table, name, text in read(home.catalogue, columns) if table not in made_of_others
+    }
+    assert {table for table, _ in described} >= {"audits", "checks", "ledger", "calibration", "token_sequences"}
+    assert [place for place, text in described.items() if len(text or "") <= 5] == []
+
+
 def test_only_files_that_a_record_names_are_read(home: Home) -> None:
     publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, [sequence("B3", 1, "exact")])
     (home.folder("token_sequences", "B3") / "stray.parquet").write_bytes(b"no parquet")
