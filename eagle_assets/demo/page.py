@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle_assets.demo.score import VerdictScore, false_exact
+from eagle_assets.reconstruction.reasons_in_words import reason_in_words
 from eagle_assets.reconstruction.verdict import TRUSTED
 
 MEANINGS = {
@@ -154,7 +155,7 @@ def _providers(rows: Sequence[Mapping[str, Any]]) -> Table:
             f"{row['sequences']:,}",
             f"{row['trusted']:,}",
             f"{row['trusted_percent']:.0f} %",
-            Text(row["most_frequent_reason"] or ""),
+            Text(reason_in_words(reason) if (reason := row["most_frequent_reason"]) else ""),
         )
     return table
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +176,8 @@ def require_current(home: Home, stage: str, dataset: str | None = None) -> Audit
     name = called(stage, dataset)
     if record.failed is not None:
         failures = "; ".join(f"{check.name} failed: {check.sentence}" for check in record.failed.failed_checks)
-        raise GateClosed(f"{name} did not pass its audit of {record.failed.time}: {failures}")
+        when = datetime.fromisoformat(record.failed.time).strftime("%Y-%m-%d %H:%M UTC")
+        raise GateClosed(f"{name} did not pass its audit of {when}: {failures}")
     if record.published is None:
         raise GateClosed(f"{name} has no audit; materialise it first")
     for made_from in record.published.inputs:
