@@ -89,7 +89,7 @@ def test_the_judge_of_the_datasets_file(tmp_path: Path) -> None:
     file = tmp_path / "datasets.yaml"
 
     def judge_of(text: str) -> object:
-        file.write_text(f"datasets: {{}}\n{text}")
+        file.write_text(f"datasets: {{B1: {{source: local, responses: B1.jsonl}}}}\n{text}")
         return load_configuration(file).judge
 
     assert judge_of("") is None
