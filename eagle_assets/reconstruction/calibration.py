@@ -22,6 +22,7 @@ from eagle_assets.reconstruction.decisions import (
     Trimming,
 )
 from eagle_assets.reconstruction.drift import eras
+from eagle_assets.reconstruction.habits import affixed, line_breaks_alike, numbering_of, reasoning_surplus_of
 from eagle_assets.reconstruction.hypotheses import always_blank, possible_hypotheses
 from eagle_assets.reconstruction.losses import (
     NOTHING_MEASURED,
@@ -41,8 +42,6 @@ from eagle_assets.reconstruction.survivor import RIVAL_MARGIN, Hypothesis, Scale
 from eagle_assets.reconstruction.verdict import Restored
 from eagle_assets.serving.convention import Edge
 
-_ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
-
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
 
@@ -50,6 +49,8 @@ _ENCODES_AGAIN = 0.05  # share of providers that encode what they send, to count
 _WRONG_BY_ENCODING = 0.5  # share of what these send that says something else than was generated
 _DEPARTURES = 0.02  # share of outputs off the canonical path by their count (FACTS 2 and 5: 2 of 64, of which 5 in 8)
 _ENOUGH_TO_TELL_DEPARTURES = 30  # counted responses
+
+_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT = 5, 0.05  # responses that it alone explains
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -67,7 +68,10 @@ class GroupCalibration:
     character (`search/parts.py`) which they were seen to send as their models do.
     `arbitrations` are the rivals that the target model refuted, which are no survivors any more; `trimmings` is its
     word on the places at which white space may be lost.
-    `ids_given` counts the responses that give ids by what these are.
+    `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in
+    their own fields. `tool_ids_renumbered`: calls are numbered by a scheme of the server's, as no model numbers them.
+    `affixed` are the ends of texts at which a server may have put something. `line_breaks_alike`: it may have rewritten
+    line breaks.
     """
 
     model: str
@@ -86,6 +90,10 @@ class GroupCalibration:
     servers: tuple[str, ...] = ()
     parts_seen: frozenset[str] = frozenset()
     ids_given: Mapping[GivenIds, int] = field(default_factory=dict)
+    tells_reasoning: bool = False
+    tool_ids_renumbered: bool = False
+    affixed: frozenset[Place] = frozenset()
+    line_breaks_alike: bool = False
 
     @property
     def best(self) -> Survivor:
@@ -367,6 +375,7 @@ def calibrate_group(
     """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
     standing = _survivors(members)
     survivors = tuple(_not_refuted(standing, {rival.refuted for rival in decided.rivals})) or standing
+    numbering = numbering_of(members)
     best = survivors[0].hypothesis
     closing = [o for o in members if best.difference(o) == 0]
     kept = kept_edges(members, best)
@@ -380,10 +389,14 @@ def calibrate_group(
         measured=_by_calls([o for o in settled(members) if best.difference(o) == 0]),
         kept=kept,
         losses=losses(settled(members), best, kept),
-        tool_ids_kept=any(o.index_shifted for o in members),
-        reasoning_surplus=_reasoning_surplus(closing, best),
+        tool_ids_kept=numbering == "kept",
+        tool_ids_renumbered=numbering == "renumbered",
+        tells_reasoning=sum(o.shows_both is True for o in members) >= 2,
+        reasoning_surplus=reasoning_surplus_of(closing, best),
         arbitrations=decided.rivals,
         trimmings=decided.trimmings,
+        affixed=affixed(members),
+        line_breaks_alike=line_breaks_alike(members),
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )
 
@@ -398,13 +411,6 @@ def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Itera
             yield survivor
 
 
-def _reasoning_surplus(closing: Sequence[Observation], best: Hypothesis) -> int | None:
-    found = [surplus for o in closing if (surplus := best.reasoning_surplus(o)) is not None]
-    usual = max(found, key=found.count, default=0)
-    follows = len(found) >= _ENOUGH_FOR_A_RULE and found.count(usual) >= _SHARE_FOR_A_RULE * len(found)
-    return usual if follows and usual in (0, 1) else None
-
-
 def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
     """The conventions that still stand, the likeliest first.
 
@@ -417,7 +423,24 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
     known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
     standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + 1e-6]
     standing.sort(key=lambda survivor: -survivor.log_likelihood)
-    return tuple(s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN)
+    found = [s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN]
+    return (*found, *_of_another_deployment(members, [s.hypothesis for s in found], weighed))
+
+
+def _of_another_deployment(
+    members: Sequence[Observation], standing: Sequence[Hypothesis], weighed: Sequence[Survivor]
+) -> Iterator[Survivor]:
+    """The convention, if any, that closes many of the counts which the best one leaves open, as two deployments behind
+    one name would have it: what an output that left the canonical path, or white space that was lost, adds to a count
+    is as a rule closed by none."""
+    left = [o for o in members if standing[0].difference(o) != 0]
+    enough = max(_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT * len(members), len(left) / 3)
+    if len(left) < enough:
+        return
+    closing = {other: sum(other.hypothesis.difference(o) == 0 for o in left) for other in weighed}
+    second = max(weighed, key=closing.__getitem__)
+    if closing[second] >= enough and second.hypothesis not in standing:
+        yield second
 
 
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:

@@ -40,9 +40,9 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         return None
     return (
         [survivor.hypothesis.name for survivor in group.survivors],
-        sorted(group.kept),
+        (sorted(group.kept), sorted(group.affixed), group.line_breaks_alike),
         sorted(group.losses),
-        group.tool_ids_kept,
+        (group.tool_ids_kept, group.tool_ids_renumbered, group.tells_reasoning),
         group.reasoning_surplus,
         group.servers,
         sorted(group.parts_seen),

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from eagle_assets.reconstruction.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
 from eagle_assets.reconstruction.encoding import has_surrogate
+from eagle_assets.reconstruction.inverse import edges as edges_of
 from eagle_assets.reconstruction.inversion import Inversion
 from eagle_assets.reconstruction.losses import is_unusual, stripped_as, written_at
-from eagle_assets.reconstruction.observation import EdgeView, Place, index_risk
+from eagle_assets.reconstruction.observation import EdgeView, Place, index_risk, index_shifted, line_breaks, shows_both
 from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.rules import in_words
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
 
@@ -69,8 +71,18 @@ def doubts(
         found.reasons.append(_rivalry(best))
     found.reasons += text_notes(reading)
     # Providers that are known to tell reasoning from content can be believed where there is none.
-    believed = {"finish_length"} if unsettled else {"finish_length", "think_position_unknown"}
+    tells_reasoning = group is not None and group.tells_reasoning and not unsettled
+    believed = {"finish_length", "think_position_unknown"} if tells_reasoning else {"finish_length"}
     found.reasons += [note for note in reading.layout_notes if note not in believed]
+    if best.output.reasoning is not None and not (tells_reasoning or unsettled or shows_both(best.output)):
+        found.reasons.append("think_position_unknown")
+    if group is not None and reading.situation is not None:
+        ends = (stripped_as(edge) for edge, _, _ in edges_of(best.shown, reading.situation))
+        found.reasons += [f"affix_may_be_added: {in_words(place)}" for place in ends if place in group.affixed][:1]
+    if group is not None and group.line_breaks_alike and line_breaks(best.shown):
+        found.reasons.append("line_breaks_may_be_rewritten")
+    if index_shifted(reading) and not index_kept:
+        found.reasons.append("tool_index_unproven")
     found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in UNPROVABLE]
     if group is not None and group.reasoning_surplus is not None and best.reasoning_surplus is not None:
         expected = group.reasoning_surplus if best.output.reasoning_closed else 0

@@ -350,6 +350,8 @@ class _Case:
 
     def _servers_keep_index(self) -> bool:
         target, streamed = self._reading.target_name, self._situation.streamed
+        if self._group is not None and self._group.tool_ids_renumbered:
+            return False
         return bool(self._servers) and all(keeps_index(server, target, streamed) for server in self._servers)
 
     def _edges(self, wanted: Container[Place] = PLACES) -> dict[Place, EdgeView]:

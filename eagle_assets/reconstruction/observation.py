@@ -28,6 +28,7 @@ LOSABLE = (" ", "\n", "\n\n")
 Place = Edge | Literal["blank_content"]
 """An edge of a text, or the place of a content before calls that has no text: nothing or white space alone."""
 
+_LINE_BREAK = re.compile(r"\r?\n")
 _INDEX = re.compile("[0-9]{1,9}")
 # Characters beside an edge: pre-tokens are local, so these decide how it tokenises.
 _CONTEXT_AT_START = 24
@@ -50,14 +51,15 @@ class EdgeView:
     """One edge of a text, or of all calls' arguments together. Changes are in tokens of the canonical encoding.
 
     `can_hold_blank`: a convention may have put a blank here. `white` is the white space that stands here.
-    `without_blank` is the change when one blank is taken away, None where there is none; `with_lost` the change
-    when a LOSABLE is put (back) there.
+    `outermost` is the character that stands last here. `without_blank` is the change when one blank is taken away, None
+    where there is none; `with_lost` the change when a LOSABLE is put (back) there.
     """
 
     can_hold_blank: bool
     white: str
     without_blank: int | None
     with_lost: tuple[int, ...]
+    outermost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,10 @@ class Observation:
     cannot have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering
     server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. `reasoning_surplus` is
     `reasoning_tokens` minus the tokens of the reasoning as shown. `ids_given` is what ids that the server gives
-    are: as an encoder would give them for the text, off the canonical path, or ids of something else. None: not known.
-    `order` is the exchange's place.
+    are: as an encoder would give them for the text, off the canonical path, or ids of something else. `first_index` is
+    the number of the first of calls that are numbered in turn, and what it is beyond the calls of the history.
+    `line_breaks` are the kinds that its texts have. `shows_both` says whether an answer after thinking has both a
+    reasoning and a content. None: not known. `order` is the exchange's place.
     """
 
     exchange_id: str
@@ -87,6 +91,9 @@ class Observation:
     prompt_offset: int | None
     reasoning_surplus: int | None
     ids_given: GivenIds | None = None
+    first_index: tuple[int, int] | None = None
+    shows_both: bool | None = None
+    line_breaks: frozenset[str] = frozenset()
 
 
 def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offset: int | None) -> Observation | None:
@@ -107,11 +114,14 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         difference=count - texts.length(output),
         edges=edge_views(reading, primary),
         respaced=None if respaced is None else texts.length(respaced) - texts.length(output),
-        index_shifted=_index_shifted(reading),
+        index_shifted=index_shifted(reading),
         index_risk=index_risk(situation.calls_in_history, len(output.calls)),
         prompt_offset=prompt_offset,
         reasoning_surplus=reasoning_surplus(reading, output, texts),
         ids_given=_ids_given(reading),
+        first_index=_first_index(reading),
+        line_breaks=line_breaks(output),
+        shows_both=shows_both(output) if situation.thinking else None,
     )
 
 
@@ -161,6 +171,7 @@ def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabula
         white=white_at(edge, text),
         without_blank=without if has_blank(edge, text) else None,
         with_lost=with_lost,
+        outermost=text[0] if at_start(edge) else text[-1],
     )
 
 
@@ -193,10 +204,32 @@ def _changes(vocabulary: Vocabulary, starts: bool, near: str) -> tuple[int, tupl
     return len(vocabulary.encode(shorter)) - count, tuple(len(vocabulary.encode(text)) - count for text in longer)
 
 
-def _index_shifted(reading: Reading) -> bool | None:
+def shows_both(output: Output[str]) -> bool:
+    """Whether an output has both a reasoning and a content, so that its server knew where the one ended."""
+    return bool(output.reasoning and output.content.strip())
+
+
+def line_breaks(output: Output[str]) -> frozenset[str]:
+    """The kinds of line breaks in the reasoning and the content of an output: those of Windows, and of all others."""
+    return frozenset(_LINE_BREAK.findall(f"{output.reasoning or ''}{output.content}"))
+
+
+def index_shifted(reading: Reading) -> bool | None:
     """Whether native tool ids number otherwise than calls in the history plus position; None without such ids."""
-    situation = reading.situation
-    indices = [(call.id or "").rpartition(":")[2] for call in reading.response.tool_calls]
-    if situation is None or not indices or not all(_INDEX.fullmatch(index) for index in indices):
+    indices = _indices(reading)
+    if reading.situation is None or not indices:
         return None
-    return [int(index) for index in indices] != [situation.calls_in_history + i for i in range(len(indices))]
+    return indices != [reading.situation.calls_in_history + i for i in range(len(indices))]
+
+
+def _first_index(reading: Reading) -> tuple[int, int] | None:
+    indices = _indices(reading)
+    if reading.situation is None or not indices or indices != [indices[0] + i for i in range(len(indices))]:
+        return None
+    return indices[0], indices[0] - reading.situation.calls_in_history
+
+
+def _indices(reading: Reading) -> list[int]:
+    """The numbers in native tool ids; none where one has none."""
+    indices = [(call.id or "").rpartition(":")[2] for call in reading.response.tool_calls]
+    return [int(index) for index in indices] if all(map(_INDEX.fullmatch, indices)) else []
