@@ -44,7 +44,7 @@ def scores_in(answer: Any, question: Question) -> Scores:
     """The scores in the server's answer. Raises JudgeError where it is not about these ids."""
     wanted = len(question.output_ids)
     meta = as_dict(as_dict(answer).get("meta_info"))
-    entries = [as_list(entry) for entry in as_list(meta.get("input_token_logprobs"))][-wanted:]
+    entries = _last(wanted, [as_list(entry) for entry in as_list(meta.get("input_token_logprobs"))])
     seen = [entry[1] if len(entry) > 1 else None for entry in entries]
     if len(seen) != wanted or any(
         there not in (token, 0) for there, token in zip(seen, question.output_ids, strict=True)
@@ -53,7 +53,12 @@ def scores_in(answer: Any, question: Question) -> Scores:
             "the judge's answer holds no logprobs of the ids that were asked; is it an SGLang server? "
             "(kind: vllm is for vLLM)"
         )
-    tops = as_list(meta.get("input_top_logprobs"))[-wanted:] if question.top else []
+    tops = _last(wanted, as_list(meta.get("input_top_logprobs"))) if question.top else []
     rows = [[entry[0] for entry in as_list(place) if entry[0] is not None] for place in tops]
     rows = [[]] * (wanted - len(rows)) + rows
     return Scores.of([entry[0] for entry in entries], rows, question.top)
+
+
+def _last(wanted: int, entries: list[Any]) -> list[Any]:
+    """So many of the last; none where an output has no tokens, as where a variant takes an output's end away."""
+    return entries[max(0, len(entries) - wanted) :]

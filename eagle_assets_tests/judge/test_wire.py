@@ -68,6 +68,12 @@ def test_without_a_prompt_the_first_token_has_no_logprob(judge: tuple[JudgeServe
     assert np.isfinite(scores.tokens[1:]).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_output_without_tokens_has_no_logprobs(judge: tuple[JudgeServer, str], kind: str) -> None:
+    for top in (0, 4):
+        assert ask(judge[1], kind, Question(PROMPT, [], top)).tokens.tolist() == []
+
+
 def test_sglang_shows_the_last_id_of_the_vocabulary_as_0(judge: tuple[JudgeServer, str]) -> None:
     padding = TARGET.vocabulary.size - 1
     scores = ask(judge[1], "sglang", Question(PROMPT, [*TAUGHT[0], padding]))
