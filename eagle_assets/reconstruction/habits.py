@@ -11,7 +11,7 @@ from eagle_assets.reconstruction.observation import Observation, Place
 from eagle_assets.reconstruction.survivor import Hypothesis
 
 _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
-_ENOUGH_FOR_A_SCHEME = 5  # answers with calls
+_ENOUGH_FOR_A_SCHEME = 5  # answers whose calls are numbered otherwise than the history would have it
 _NATURAL = frozenset(".。!?！？")  # what texts end with as a rule
 _ENOUGH_ALIKE, _SHARE_ALIKE = 8, 0.95  # texts that show what stands at the end of nearly all, and which share that is
 
@@ -43,7 +43,8 @@ def numbering_of(members: Sequence[Observation]) -> Literal["kept", "renumbered"
     in_turn = [numbers for numbers in first if numbers is not None]
     if len(in_turn) < len(first) or all(len(set(numbers)) > 1 for numbers in zip(*in_turn, strict=True)):
         return "kept"
-    return "renumbered" if len(first) >= _ENOUGH_FOR_A_SCHEME else None
+    shifted = sum(o.index_shifted is True for o in members)
+    return "renumbered" if shifted >= _ENOUGH_FOR_A_SCHEME else None
 
 
 def line_breaks_alike(members: Sequence[Observation]) -> bool:
