@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from eagle_assets.serving.output import Ids, Output
+from eagle_assets.targets.packed import unpack
 from eagle_assets.targets.vocabulary import Vocabulary
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -15,19 +16,19 @@ class EncodedTexts:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._ids: dict[str, list[int]] = {"": []}
+        self._packed: dict[str, bytes] = {"": b""}
 
     def count(self, text: str) -> int:
         """Number of tokens."""
-        return len(self._encoded(text))
+        return len(self.packed(text)) // 4
 
     def ids(self, text: str) -> Ids:
-        return tuple(self._encoded(text))
+        return tuple(unpack(self.packed(text)))
 
-    def _encoded(self, text: str) -> list[int]:
-        ids = self._ids.get(text)
+    def packed(self, text: str) -> bytes:
+        ids = self._packed.get(text)
         if ids is None:
-            ids = self._ids[text] = self._vocabulary.encode(encodable(text))
+            ids = self._packed[text] = self._vocabulary.encode_packed(encodable(text))
         return ids
 
     def length(self, output: Output[str]) -> int:

@@ -63,7 +63,7 @@ class FrameEvidence:
 
     def _output_ids(self, segments: tuple[Ids, ...]) -> list[int]:
         """The output with these ids in the place of its texts."""
-        output = self._inversion.segment_ids(self._texts, self._situation)
+        output = self._inversion.begun(self._situation).over(self._texts.ids)
         ids = iter(segments)
         reasoning = next(ids) if output.reasoning is not None else None
         content = next(ids)

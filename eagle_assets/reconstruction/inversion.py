@@ -13,8 +13,9 @@ from eagle_assets.reconstruction.observation import reasoning_surplus
 from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate
-from eagle_assets.serving.output import Ids, Output, join_output
+from eagle_assets.serving.output import Output, join_packed
 from eagle_assets.serving.served import Situation
+from eagle_assets.targets.packed import PackedIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,14 @@ class Inversion:
     def leaves_section_end_open(self) -> bool:
         return len(self.hypothesis.ways_to_settle()) > 1 and self.output.section_closed
 
-    def ids(self, texts: EncodedTexts, situation: Situation) -> list[int]:
+    def ids(self, texts: EncodedTexts, situation: Situation) -> PackedIds:
         """The canonical ids of this reading."""
-        return join_output(self.segment_ids(texts, situation), situation.target.markers)
+        return join_packed(self.begun(situation).over(texts.packed), situation.target.markers)
 
-    def segment_ids(self, texts: EncodedTexts, situation: Situation) -> Output[Ids]:
-        ids = self.output.over(texts.ids)
+    def begun(self, situation: Situation) -> Output[str]:
+        """The output with the `<think>` that this convention has the model generate."""
         begun = self.hypothesis.counting.think_generated and situation.thinking
-        return replace(ids, think_begun=True) if begun else ids
+        return replace(self.output, think_begun=True) if begun else self.output
 
     def candidate(self, texts: EncodedTexts, situation: Situation) -> Candidate:
         return Candidate(self.ids(texts, situation), self.hypothesis.name, self.difference)

@@ -56,7 +56,7 @@ def group_of(reading: Reading, calibration: Calibration) -> GroupCalibration | N
 def _said(
     reading: Reading,
     verdict: Verdict,
-    output_ids: list[int] | None,
+    output_ids: Sequence[int] | None,
     prompt: PromptVerdict,
     reasons: Sequence[str],
     evidence: dict[str, Any],
@@ -140,7 +140,7 @@ class _Case:
             self._inversions, self._served = sent, True
         return sent
 
-    def _is_sent(self, ids: list[int]) -> bool:
+    def _is_sent(self, ids: Sequence[int]) -> bool:
         return any(sends(server, ids, self._reading) for server in self._servers)
 
     def _is_what_a_server_held_back(self, ids: list[int], strays: int) -> bool:
@@ -363,7 +363,7 @@ class _Case:
         best: Inversion | None,
         reasons: Sequence[str],
         candidates: Sequence[Candidate] = (),
-        output_ids: list[int] | None = None,
+        output_ids: Sequence[int] | None = None,
         exposure: Exposure | None = None,
     ) -> Reconstruction:
         reasons = list(reasons)

@@ -102,7 +102,7 @@ def _sequence_row(row: dict[str, Any], reconstruction: Reconstruction) -> dict[s
         "model": reconstruction.model,
         "streamed": seen["streamed"],
         "verdict": reconstruction.verdict,
-        "output_ids": ids,
+        "output_ids": None if ids is None else list(ids),
         "prompt_ids": reconstruction.prompt_ids,
         "reasons": list(reconstruction.reasons),
         "evidence": msgspec.json.encode(reconstruction.evidence).decode(),

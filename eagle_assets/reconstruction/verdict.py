@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from eagle_assets.reconstruction.observation import IndexRisk, Place
+from eagle_assets.targets.packed import PackedIds
 
 Verdict = Literal["exact", "consistent", "unverified", "contradicted", "unusable"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -20,13 +23,13 @@ class Candidate:
     `count_difference` is `completion_tokens` minus what the convention predicts for these ids; None without a count.
     """
 
-    output_ids: list[int]
+    output_ids: Sequence[int]
     convention: str
     count_difference: int | None
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "output_ids": self.output_ids,
+            "output_ids": _encodable(self.output_ids),
             "convention": self.convention,
             "count_difference": self.count_difference,
         }
@@ -78,7 +81,7 @@ class Reconstruction:
 
     exchange_id: str
     verdict: Verdict
-    output_ids: list[int] | None = None
+    output_ids: Sequence[int] | None = None
     prompt_ids: list[int] | None = None
     reasons: tuple[str, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -92,13 +95,17 @@ class Reconstruction:
         return self.verdict in TRUSTED
 
     def to_dict(self) -> dict[str, Any]:
-        """The line that `eagle-assets reconstruct` writes."""
+        """The line that `eagle-assets reconstruct` writes, for msgspec to encode."""
         return {
             "exchange_id": self.exchange_id,
             "verdict": self.verdict,
-            "output_ids": self.output_ids,
+            "output_ids": _encodable(self.output_ids),
             "prompt_ids": self.prompt_ids,
             "reasons": list(self.reasons),
             "evidence": self.evidence,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
         }
+
+
+def _encodable(ids: Sequence[int] | None) -> Any:
+    return msgspec.Raw(ids.written()) if isinstance(ids, PackedIds) else ids

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Generic, TypeVar
 
 from eagle_assets.serving.served import Situation
+from eagle_assets.targets.packed import PackedIds
 from eagle_assets.targets.target import Markers
 
 Segment = TypeVar("Segment")
@@ -80,24 +81,37 @@ class Output(Generic[Segment]):
 
 def join_output(output: Output[Ids], markers: Markers) -> list[int]:
     """The generated ids, in order; the inverse of `parse_output`."""
-    ids: list[int] = [markers.think_begin] if output.think_begun else []
-    ids += output.reasoning or ()
+    parts: Iterator[Ids] = _in_order(output, markers, lambda marker: (marker,))
+    return list(chain.from_iterable(parts))
+
+
+def join_packed(output: Output[bytes], markers: Markers) -> PackedIds:
+    """The generated ids, in order, of an output whose segments are packed."""
+    parts: Iterator[bytes] = _in_order(output, markers, lambda marker: marker.to_bytes(4, "little"))
+    return PackedIds(b"".join(parts))
+
+
+def _in_order(output: Output[Segment], markers: Markers, marker: Callable[[int], Segment]) -> Iterator[Segment]:
+    """The segments and the markers of an output, these made segments too."""
+    if output.think_begun:
+        yield marker(markers.think_begin)
+    if output.reasoning is not None:
+        yield output.reasoning
     if output.reasoning_closed:
-        ids.append(markers.think_end)
-    ids += output.content
+        yield marker(markers.think_end)
+    yield output.content
     if output.section_begun:
-        ids.append(markers.section_begin)
+        yield marker(markers.section_begin)
     for call in output.calls:
-        ids += [markers.call_begin, *call.header]
+        yield from (marker(markers.call_begin), call.header)
         if call.arguments is not None:
-            ids += [markers.argument_begin, *call.arguments]
+            yield from (marker(markers.argument_begin), call.arguments)
         if call.closed:
-            ids.append(markers.call_end)
+            yield marker(markers.call_end)
     if output.section_closed:
-        ids.append(markers.section_end)
+        yield marker(markers.section_end)
     if output.stopped:
-        ids.append(markers.stop)
-    return ids
+        yield marker(markers.stop)
 
 
 def parse_output(ids: Sequence[int], situation: Situation) -> Output[Ids]:

@@ -10,14 +10,17 @@ import base64
 import codecs
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import splintr
+
+from eagle_assets.targets.packed import pack
 
 # Kimi's own tokenizer (tokenization_kimi.py) cuts its input at these lengths before BPE, counted in characters.
 MAX_CHARACTERS_PER_ENCODE = 400_000
@@ -60,7 +63,7 @@ class Vocabulary:
         self.special_text: dict[int, str] = {token: text for text, token in self.special.items()}
         markers = self._tokenizer.special_tokens()
         self._looks_like_marker = re.compile("|".join(sorted(map(re.escape, markers), key=len, reverse=True)))
-        self._beginnings = tuple({text[:2] for text in markers})
+        self._marker_patterns = _found_fast(markers)
 
     def special_id(self, text: str) -> int:
         """Id of the special token spelled `text`; raises VocabularyError if there is none."""
@@ -74,6 +77,13 @@ class Vocabulary:
         if len(text) <= MAX_RUN_OF_BLANKS_OR_NONBLANKS:
             return self._tokenizer.encode_ordinary(text)
         return [i for piece in cut_like_kimi(text) for i in self._tokenizer.encode_ordinary(piece)]
+
+    def encode_packed(self, text: str) -> bytes:
+        """Canonical ids of `text` as `pack` would pack them, which is faster than to make a list of them."""
+        # What encodes so turns marker-looking text into markers.
+        if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._holds_marker_text(text):
+            return pack(self.encode(text))
+        return self._tokenizer.encode_flat(text)
 
     def encode_batch(self, texts: Sequence[str]) -> EncodedBatch:
         """Canonical ids of many texts, on all cores, without a Python object for each token."""
@@ -107,8 +117,7 @@ class Vocabulary:
         return {piece: i for i, piece in enumerate(self.token_bytes)}
 
     def _holds_marker_text(self, text: str) -> bool:
-        # Most texts hold not even the beginning of a marker, which is found far faster than that none matches.
-        return any(beginning in text for beginning in self._beginnings) and bool(self._looks_like_marker.search(text))
+        return any(pattern.search(text) for pattern in self._marker_patterns)
 
     def without_marker_text(self, text: str) -> str:
         """The text without what looks like a marker in it."""
@@ -166,6 +175,22 @@ class Vocabulary:
         for text, token in self.special.items():
             if self._tokenizer.encode_with_special(text) != [token]:
                 raise VocabularyError(f"{self.name}: {text!r} does not encode to {token}")
+
+
+def _found_fast(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Patterns of which one is found where any of these texts is. Each begins with one character, which a search jumps
+    to, and tells the texts apart by the second before it tries any of them."""
+    rests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for text in texts:
+        rests[text[:1]][text[1:2]].append(text[2:])
+    return tuple(
+        re.compile(f"{re.escape(first)}(?:{'|'.join(starmap(_continued, seconds.items()))})")
+        for first, seconds in rests.items()
+    )
+
+
+def _continued(second: str, rests: Sequence[str]) -> str:
+    return f"{re.escape(second)}(?:{'|'.join(map(re.escape, rests))})"
 
 
 def cut_like_kimi(text: str) -> Iterator[str]:
