@@ -1,8 +1,9 @@
-"""Canonical ids of the texts of a response, each text encoded once."""
+"""Canonical ids of the texts of some responses, each text encoded once."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from eagle_assets.serving.output import Ids, Output
 from eagle_assets.targets.packed import unpack
@@ -12,7 +13,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class EncodedTexts:
-    """Canonical ids of the texts of one response, each encoded when it is first asked for."""
+    """Canonical ids of the texts of some responses, each encoded when it is first asked for."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -24,6 +25,11 @@ class EncodedTexts:
 
     def ids(self, text: str) -> Ids:
         return tuple(unpack(self.packed(text)))
+
+    def encode(self, texts: Iterable[str]) -> None:
+        """Encode texts that will be asked for: at once, as that is faster."""
+        for text in texts:
+            self.packed(text)
 
     def packed(self, text: str) -> bytes:
         ids = self._packed.get(text)

@@ -62,6 +62,14 @@ def hypotheses_of(group: GroupCalibration | None) -> tuple[Hypothesis, ...]:
     return tuple(survivor.hypothesis for survivor in group.survivors)
 
 
+def likeliest_texts(reading: Reading, group: GroupCalibration | None) -> list[str]:
+    """The texts of the plainest layout under the likeliest convention: those that are encoded in nearly every case."""
+    if reading.unusable or reading.situation is None:
+        return []
+    output = hypotheses_of(group)[0].invert(reading.layouts[0].output, reading.situation)
+    return [] if output is None else output.segments()
+
+
 def find_inversions(reading: Reading, group: GroupCalibration | None, texts: EncodedTexts) -> list[Inversion]:
     """Every way to read a response, the likeliest convention and the plainest layout first.
 

@@ -24,6 +24,7 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict
 from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
 from eagle_assets.reconstruction.decisions import Arbitrations
+from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.observation import Observation
 from eagle_assets.reconstruction.prompts import PromptObservation, calibrate_prompts, kind_of
 from eagle_assets.reconstruction.reading import read
@@ -147,7 +148,7 @@ def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]
                 continue
             _, place, group = keys[number]
             is_rendered = place % rendered[group] == 0
-            observation, prompt = observed_in(reading, is_rendered)
+            observation, prompt = observed_in(reading, is_rendered, EncodedTexts(reading.situation.target.vocabulary))
             exchange = reading.exchange if is_rendered and sample_kind(reading) is not None else None
             yield Seen(place, group, row["exchange_id"], reading.exchange.order, observation, prompt, exchange)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pickle import loads
 from typing import NamedTuple
 
@@ -34,8 +34,15 @@ def make_ready() -> None:
 
 
 def look_at(spans: Sequence[Span]) -> list[Seen]:
-    """What the lines of some spans say to calibration."""
-    return list(seen_in(map(_exchange_of, lines_in(spans))))
+    """What the lines of some spans, each of one line, say to calibration. A sample is read again where it is wanted."""
+    places = {span.order: span for span in spans}
+    found = []
+    for seen in seen_in(map(_exchange_of, lines_in(spans))):
+        if seen.sample is not None:
+            kind, give = seen.sample
+            seen = seen._replace(sample=(kind, partial(_exchange_at, places[int(give().order)])))
+        found.append(seen)
+    return found
 
 
 def judge_span(span: Span, pickled_calibration: bytes) -> Judged:
@@ -53,6 +60,10 @@ def judge_span(span: Span, pickled_calibration: bytes) -> Judged:
         summary.add(reconstruction)
         verdicts.append(encode(reconstruction.to_dict()))
     return Judged(b"\n".join((*verdicts, b"")), summary, read)
+
+
+def _exchange_at(span: Span) -> Exchange:
+    return _exchange_of(next(lines_in([span])))
 
 
 def _exchange_of(line: Line) -> Exchange:

@@ -55,14 +55,19 @@ class Samples:
     def __init__(self) -> None:
         self._kept: dict[Place, dict[tuple[str, Look], list[Exchange]]] = defaultdict(lambda: defaultdict(list))
 
-    def add(self, kind: SampleKind, exchange: Exchange) -> bool:
-        """Keep the exchange, if its kind is still wanted; whether it was."""
+    def wants(self, kind: SampleKind) -> bool:
+        """Whether more of a kind are wanted."""
+        _, _, _, look = kind
+        return len(self._of(kind)) < (_OF_PARTS if look in PARTS else _OF_A_KIND)
+
+    def add(self, kind: SampleKind, exchange: Exchange) -> None:
+        """Keep the exchange, if its kind is still wanted."""
+        if self.wants(kind):
+            self._of(kind).append(exchange)
+
+    def _of(self, kind: SampleKind) -> list[Exchange]:
         model, provider, streamed, look = kind
-        kept = self._kept[provider, streamed][model, look]
-        if len(kept) < (_OF_PARTS if look in PARTS else _OF_A_KIND):
-            kept.append(exchange)
-            return True
-        return False
+        return self._kept[provider, streamed][model, look]
 
     def places(self) -> Iterator[tuple[Place, list[Exchange], list[Exchange]]]:
         """The answers kept of each provider, streamed or not, their kinds in turn, and apart those with parts."""
