@@ -119,6 +119,9 @@ def test_mistakes_of_the_user_are_a_sentence(tmp_path: Path) -> None:
 def test_workers_say_what_one_process_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, alone, shared = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "alone", tmp_path / "shared"
     lines = answers(12)
+    deep = json.loads(lines[0])
+    deep["request"]["metadata"] = json.loads("[" * 490 + "]" * 490)  # deeper than a process can hand to another
+    lines[0] = json.dumps(deep).encode()
     files[0].write_bytes(b"\n\n".join([b"{", *lines[:30]]))
     files[1].write_bytes(b"\n".join([*lines[30:], b"malformed"]))
     reconstruct_files(files, alone, None, None)

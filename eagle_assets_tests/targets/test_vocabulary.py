@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_assets.targets import vocabulary as vocabulary_module
+from eagle_assets.targets.packed import PackedIds, pack, unpack
 from eagle_assets.targets.vocabulary import Vocabulary, VocabularyError, cut_like_kimi, kimi_vocabulary
 
 KIMI = kimi_vocabulary()
@@ -75,7 +77,7 @@ def test_the_bundled_vocabulary_is_the_official_one_and_another_is_refused() -> 
 @pytest.mark.parametrize("marker", [*MARKERS, "<|im_start|>", "<|reserved_token_163700|>"])
 def test_marker_text_is_encoded_as_ordinary_text(marker: str) -> None:
     text = f"a{marker}b"
-    for ids in (KIMI.encode(text), KIMI.encode_batch([text]).row(0).tolist()):
+    for ids in (KIMI.encode(text), KIMI.encode_batch([text]).row(0).tolist(), unpack(KIMI.encode_packed(text))):
         assert max(ids) < KIMI.ordinary_size
         assert KIMI.decode(ids).decode() == text
 
@@ -88,7 +90,21 @@ def test_decode_inverts_encode_and_batches_agree(texts: list[str]) -> None:
         ids = KIMI.encode(text)
         assert KIMI.decode(ids).decode() == text
         assert batch.row(i).tolist() == ids
+        assert unpack(KIMI.encode_packed(text)) == ids
         assert [KIMI.id_of_bytes[KIMI.bytes_of(token)] for token in ids] == ids
+
+
+def test_packed_ids_are_the_list_of_them() -> None:
+    ids = [0, 7, 999, 1000, 1001, 98_070, 163_839, 262_999]
+    packed = PackedIds(pack(ids))
+    assert packed == ids
+    assert list(packed) == ids
+    assert packed != ids[:-1]
+    assert (len(packed), packed[-1], packed[1:3]) == (len(ids), 262_999, [7, 999])
+    assert packed.written() == json.dumps(ids, separators=(",", ":")).encode()
+    assert PackedIds(b"").written() == b"[]"
+    every = range(263_000)
+    assert json.loads(PackedIds(pack(every)).written()) == list(every)
 
 
 def cut_character_by_character(text: str, most: int, longest_run: int) -> Iterator[str]:
