@@ -87,8 +87,8 @@ def reconstruct(
       eagle-assets reconstruct recorded.jsonl -o verdicts.jsonl
       eagle-assets reconstruct monday.jsonl -o verdicts.jsonl --calibration last_week.json
     """
-    from eagle_assets.reconstruction.command import reconstruct_files
-    from eagle_assets.reconstruction.files import CalibrationError
+    from eagle_assets.reconstruction.console.command import reconstruct_files
+    from eagle_assets.reconstruction.files.exchanges import CalibrationError
 
     if output.resolve() in {file.resolve() for file in files}:
         fail(f"{output} is an input too; choose another name for the verdicts")
@@ -121,8 +121,8 @@ def calibrate(
       eagle-assets calibrate monday.jsonl --explain "Moonshot AI"
       eagle-assets calibrate monday.jsonl --explain "Moonshot AI" --judged settled.json
     """
-    from eagle_assets.reconstruction.calibrate_command import NothingToShow, calibrate_files
-    from eagle_assets.reconstruction.files import CalibrationError
+    from eagle_assets.reconstruction.console.calibrate_command import NothingToShow, calibrate_files
+    from eagle_assets.reconstruction.files.exchanges import CalibrationError
 
     try:
         calibrate_files(files, output, provider, as_json, judged)
@@ -180,7 +180,7 @@ def judge(
     from eagle_assets.judge.opening import judge_named, opened
     from eagle_assets.judge.questions import JudgeBusy, JudgeError
     from eagle_assets.openrouter.record_file import JournalError
-    from eagle_assets.reconstruction.files import CalibrationError
+    from eagle_assets.reconstruction.files.exchanges import CalibrationError
     from eagle_assets.targets.kimi import target_named
 
     if output.resolve() in {file.resolve() for file in files}:
@@ -218,8 +218,8 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
     """
     from rich.console import Console
 
-    from eagle_assets.reconstruction.show_command import NotFound
-    from eagle_assets.reconstruction.show_command import show as show_exchange
+    from eagle_assets.reconstruction.console.show_command import NotFound
+    from eagle_assets.reconstruction.console.show_command import show as show_exchange
 
     try:
         show_exchange(exchange_id, home(), file, with_ids, Console(width=None if sys.stdout.isatty() else 120))

@@ -12,7 +12,7 @@ from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.endpoints import Endpoint
 from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
-from eagle_assets.reconstruction.local import response_in
+from eagle_assets.reconstruction.own.local import response_in
 
 WORST = 10
 

@@ -60,7 +60,7 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
     from eagle_assets.judge.stage import Hearing, counts_of, surprises_below_threshold
     from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.record_file import JournalError
-    from eagle_assets.reconstruction.decisions_in_words import decisions_in_words
+    from eagle_assets.reconstruction.calibrating.decisions_in_words import decisions_in_words
     from eagle_assets.targets.kimi import target_named
 
     name, home, configuration = context.partition_key, project.home, project.configuration

@@ -16,15 +16,15 @@ from eagle_assets.lake.home import Home
 from eagle_assets.lake.kept import Part, forget_others, parts_of
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import ROWS_PER_BATCH, NewVersion
-from eagle_assets.reconstruction.blind import BlindReport, kept_blind_error
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.decisions import Arbitrations
-from eagle_assets.reconstruction.departures import Departures, departures
-from eagle_assets.reconstruction.local import sequence_row
-from eagle_assets.reconstruction.own_outputs import known_outputs, rows_to_try
-from eagle_assets.reconstruction.part_findings import BoughtFinder, Finder, LocalFinder, found_by, read_findings
-from eagle_assets.reconstruction.part_observations import calibrate_parts
-from eagle_assets.reconstruction.part_weights import PartWeights
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
+from eagle_assets.reconstruction.own.blind import BlindReport, kept_blind_error
+from eagle_assets.reconstruction.own.departures import Departures, departures
+from eagle_assets.reconstruction.own.known_outputs import known_outputs, rows_to_try
+from eagle_assets.reconstruction.own.local import sequence_row
+from eagle_assets.reconstruction.parts.findings import BoughtFinder, Finder, LocalFinder, found_by, read_findings
+from eagle_assets.reconstruction.parts.observations import calibrate_parts
+from eagle_assets.reconstruction.parts.weights import PartWeights
 from eagle_assets.reconstruction.sequence_checks import Examined, examined_again
 from eagle_assets.reconstruction.workers import cores
 from eagle_assets.report.figures import COLUMNS, Figures

@@ -88,7 +88,7 @@ def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
     TOKEN_SEQUENCES with LOOKED_AT."""
     import pyarrow.compute as pc
 
-    from eagle_assets.reconstruction.reasons_in_words import SPEAK_FOR_THE_IDS, reason_in_words
+    from eagle_assets.reconstruction.console.reasons_in_words import SPEAK_FOR_THE_IDS, reason_in_words
 
     found: dict[str, list[dict[str, Any]]] = {"contradicted": [], "unverified": []}
     for batch in batches:

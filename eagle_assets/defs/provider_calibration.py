@@ -75,7 +75,7 @@ def _probed(project: Project, configuration: Configuration, endpoints: "Sequence
     from eagle_assets.openrouter.endpoints import allowed_endpoints
     from eagle_assets.openrouter.origin import REQUANTISED
     from eagle_assets.openrouter.probing import ask_probes
-    from eagle_assets.reconstruction.probes import distinct_requests, probe_requests
+    from eagle_assets.reconstruction.probing.probes import distinct_requests, probe_requests
     from eagle_assets.targets.kimi import target_named
     from eagle_assets.targets.prompt import prompt_ids
 

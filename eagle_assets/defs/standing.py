@@ -11,7 +11,7 @@ from eagle_assets.openrouter.origin import REQUANTISED
 from eagle_assets.openrouter.probing import Probed
 from eagle_assets.openrouter.wire import read_response
 from eagle_assets.openrouter.written_routing import Advice
-from eagle_assets.reconstruction.probe_decision import REFUTATIONS_NEEDED, decide
+from eagle_assets.reconstruction.probing.probe_decision import REFUTATIONS_NEEDED, decide
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import (
     BARE_TOOL_IDS,

@@ -46,10 +46,10 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     from eagle_assets.defs.judging import departures_of, finder_of, tried_blind, write_sequences
     from eagle_assets.lake.kept import forget_others, parts_of
     from eagle_assets.lake.version import new_version
-    from eagle_assets.reconstruction.blind import with_blind_report
-    from eagle_assets.reconstruction.departures import may_be_wrong
-    from eagle_assets.reconstruction.part_findings import find_in_parts, found_by
-    from eagle_assets.reconstruction.part_weights import weigh_parts
+    from eagle_assets.reconstruction.own.blind import with_blind_report
+    from eagle_assets.reconstruction.own.departures import may_be_wrong
+    from eagle_assets.reconstruction.parts.findings import find_in_parts, found_by
+    from eagle_assets.reconstruction.parts.weights import weigh_parts
     from eagle_assets.reconstruction.sequence_checks import check_sequences, counts_of
 
     name, home, limit = context.partition_key, project.home, project.configuration.max_residual_error

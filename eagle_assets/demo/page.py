@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle_assets.demo.score import VerdictScore, false_exact
-from eagle_assets.reconstruction.reasons_in_words import reason_in_words
+from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
 from eagle_assets.reconstruction.verdict import TRUSTED
 
 MEANINGS = {

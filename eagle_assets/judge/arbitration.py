@@ -23,9 +23,9 @@ from eagle_assets.judge.questions import Question
 from eagle_assets.judge.samples import in_batches, sampled
 from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.variants import narrowed
+from eagle_assets.reconstruction.calibrating.decisions import Arbitration, GroupKey
+from eagle_assets.reconstruction.calibrating.survivor import CLOSES, DIFFERS
 from eagle_assets.reconstruction.contests import Contest
-from eagle_assets.reconstruction.decisions import Arbitration, GroupKey
-from eagle_assets.reconstruction.survivor import CLOSES, DIFFERS
 
 ERROR = 0.001
 """The chance that a provider's convention is decided wrongly, over all of its rivals."""

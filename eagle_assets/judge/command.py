@@ -28,12 +28,12 @@ from eagle_assets.judge.verdicts import (
 )
 from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witness
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
+from eagle_assets.reconstruction.calibrating.decisions_in_words import decisions_in_words
 from eagle_assets.reconstruction.contests import Contest, contests
-from eagle_assets.reconstruction.decisions import Arbitrations, decisions
-from eagle_assets.reconstruction.decisions_in_words import decisions_in_words
-from eagle_assets.reconstruction.files import exchanges_in, read_calibration, write_calibration
-from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.files.exchanges import exchanges_in, read_calibration, write_calibration
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.verdict import Reconstruction

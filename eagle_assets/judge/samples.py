@@ -8,7 +8,7 @@ from hashlib import blake2b
 from heapq import nsmallest
 from typing import Protocol, TypeVar
 
-from eagle_assets.reconstruction.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 
 MOST_RESPONSES = 200
 

@@ -30,10 +30,10 @@ from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, 
 from eagle_assets.lake.audit import Check, Published
 from eagle_assets.lake.schemas import JUDGED_SEQUENCES
 from eagle_assets.lake.version import NewVersion
-from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
 from eagle_assets.reconstruction.contests import Contest, contests, is_contested
-from eagle_assets.reconstruction.decisions import Arbitrations, decisions
-from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.sequences import sequence_rows
 from eagle_assets.reconstruction.stored import exchange_of_row

@@ -24,7 +24,7 @@ import numpy as np
 
 from eagle_assets.judge.surprise import Surprise, Weighed
 from eagle_assets.judge.variants import KINDS, Kind
-from eagle_assets.reconstruction.losses import Rate
+from eagle_assets.reconstruction.calibrating.losses import Rate
 
 LEAST = 4.6
 """Nats: less than that other ids are a hundred times likelier is no alarm."""

@@ -10,10 +10,10 @@ from eagle_assets.judge.nucleus import Sampling
 from eagle_assets.judge.surprise import Surprise, Trial, Weighed
 from eagle_assets.judge.threshold import LEAST, Threshold
 from eagle_assets.judge.variants import CUTS, KINDS, Kind
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.canonical import is_canonical
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.roundtrip import serve_again
-from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary

@@ -23,10 +23,10 @@ from eagle_assets.judge.samples import in_batches, sampled
 from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.surprise import Trial, gain
 from eagle_assets.judge.variants import Variant, reencoded, spans
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.decisions import GroupKey, Trimming
-from eagle_assets.reconstruction.losses import stripped_as
-from eagle_assets.reconstruction.observation import LOSABLE, Place
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey, Trimming
+from eagle_assets.reconstruction.calibrating.losses import stripped_as
+from eagle_assets.reconstruction.places import LOSABLE, Place
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.convention import Edge
 from eagle_assets.targets.target import Target

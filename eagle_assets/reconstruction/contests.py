@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
-from eagle_assets.reconstruction.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.inversion import find_inversions
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.inversion import find_inversions
+from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.judgement import group_of
-from eagle_assets.reconstruction.reading import read
 from eagle_assets.reconstruction.reconstruct import judged_prompt
-from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.serving.served import Situation
 from eagle_assets.targets.kimi import kimi_vocabulary
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, get_args
 
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
-from eagle_assets.reconstruction.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 from eagle_assets.reconstruction.doubts import what_is_unsettled
 from eagle_assets.reconstruction.prompts import MIN_CLOSED, Kind, PromptGroup
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eagle_assets.reconstruction.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
+from eagle_assets.reconstruction.calibrating.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
+from eagle_assets.reconstruction.calibrating.inversion import Inversion
+from eagle_assets.reconstruction.calibrating.losses import is_unusual, stripped_as, written_at
+from eagle_assets.reconstruction.calibrating.observation import EdgeView, index_shifted, line_breaks, shows_both
+from eagle_assets.reconstruction.calibrating.rules import in_words
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.encoding import has_surrogate
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import edges as edges_of
-from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.losses import is_unusual, stripped_as, written_at
-from eagle_assets.reconstruction.observation import EdgeView, Place, index_risk, index_shifted, line_breaks, shows_both
-from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.rules import in_words
-from eagle_assets.reconstruction.survivor import Hypothesis
+from eagle_assets.reconstruction.places import Place, index_risk
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
 
 MIN_CLOSING_SHARE = 0.5

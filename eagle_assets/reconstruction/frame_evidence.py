@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
+from eagle_assets.reconstruction.calibrating.inversion import Inversion
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.frames import FieldFrames, agreement, field_frames, ids_between_walls
-from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.steps import Solution, one_token_steps
+from eagle_assets.reconstruction.evidence.frames import FieldFrames, agreement, field_frames, ids_between_walls
+from eagle_assets.reconstruction.evidence.reading import Reading
+from eagle_assets.reconstruction.evidence.steps import Solution, one_token_steps
 from eagle_assets.serving.output import Call, Ids, Output, join_output
 from eagle_assets.serving.served import Situation
 

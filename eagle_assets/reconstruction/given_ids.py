@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.encoding import encodable
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
 from eagle_assets.targets.target import Target

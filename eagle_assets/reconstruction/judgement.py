@@ -6,16 +6,17 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.inversion import Inversion, find_inversions, rival_candidates
+from eagle_assets.reconstruction.calibrating.observation import EdgeView, edge_views
+from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, text_notes, what_is_unsettled
 from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
 from eagle_assets.reconstruction.given_ids import agrees_with_message, asked_for, given_ids, off_the_path
-from eagle_assets.reconstruction.inversion import Inversion, find_inversions, rival_candidates
-from eagle_assets.reconstruction.observation import PLACES, EdgeView, Place, edge_views
+from eagle_assets.reconstruction.places import PLACES, Place
 from eagle_assets.reconstruction.prompts import PromptVerdict
-from eagle_assets.reconstruction.reading import Reading
-from eagle_assets.reconstruction.rules import in_words
 from eagle_assets.reconstruction.search.deployments import keeps_index, servers_named, servers_of
 from eagle_assets.reconstruction.search.parts import are_seen
 from eagle_assets.reconstruction.search.restored import restorations

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eagle_assets.openrouter.wire import as_dict, as_list
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.verdict import Verdict
 from eagle_assets.targets.prompt import PromptError, prompt_ids
 from eagle_assets.targets.target import Target

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.calibration import Calibration, calibrate_observations
-from eagle_assets.reconstruction.decisions import Arbitrations
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
+from eagle_assets.reconstruction.calibrating.inversion import likeliest_texts
+from eagle_assets.reconstruction.calibrating.observation import Observation, observe
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.inversion import likeliest_texts
+from eagle_assets.reconstruction.evidence.reading import Reading, reading_of
 from eagle_assets.reconstruction.judgement import find, group_of, judge
-from eagle_assets.reconstruction.observation import Observation, observe
 from eagle_assets.reconstruction.prompts import (
     TEMPLATE,
     Kind,
@@ -28,7 +29,6 @@ from eagle_assets.reconstruction.prompts import (
     observe_prompt,
     renderings,
 )
-from eagle_assets.reconstruction.reading import Reading, reading_of
 from eagle_assets.reconstruction.search.deployments import SampleKind, Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.targets.kimi import kimi_vocabulary

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eagle_assets.openrouter.wire import ReceivedCall
-from eagle_assets.reconstruction.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message
-from eagle_assets.reconstruction.reading import Reading
 from eagle_assets.reconstruction.search.deployments import servers_named
 from eagle_assets.reconstruction.search.served_by import sends
-from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import NotInGrammar, parse_output
 from eagle_assets.serving.served import ToolCall

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from eagle_assets.lake.audit import Check
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.local import contradiction, response_in
-from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.own.local import contradiction, response_in
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
 from eagle_assets.reconstruction.sequences import residual_error
 from eagle_assets.reconstruction.stored import exchange_of_row

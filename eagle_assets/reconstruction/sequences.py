@@ -14,8 +14,8 @@ import pyarrow as pa
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 from eagle_assets.reconstruction.reconstruct import calibrate, findings, reconstruct
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Reconstruction

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from eagle_assets.reconstruction.observation import IndexRisk, Place
+from eagle_assets.reconstruction.places import IndexRisk, Place
 from eagle_assets.targets.packed import PackedIds
 
 Verdict = Literal["exact", "consistent", "unverified", "contradicted", "unusable"]

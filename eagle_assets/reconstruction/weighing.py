@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
-from eagle_assets.reconstruction.rules import in_words
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.verdict import Exposure, Reconstruction
 
 MAX_ERROR_OF_A_RESPONSE = 0.2

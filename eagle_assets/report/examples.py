@@ -11,8 +11,8 @@ import msgspec
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
-from eagle_assets.reconstruction.tokens_view import difference_in_words, differences, tokens_text
+from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
+from eagle_assets.reconstruction.console.tokens_view import difference_in_words, differences, tokens_text
 from eagle_assets.targets.vocabulary import Vocabulary
 
 MOST_TOKENS = 300

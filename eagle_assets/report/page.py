@@ -19,7 +19,7 @@ from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import GateClosed, read_record, require_current
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.queries import run_query
-from eagle_assets.reconstruction.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
+from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.report import pictures
 from eagle_assets.report.examples import examples
 from eagle_assets.report.figures import COLUMNS, MILLION, Figures

@@ -15,8 +15,8 @@ import pytest
 
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
-from eagle_assets.reconstruction import part_findings
-from eagle_assets.reconstruction.show_command import find_in_home
+from eagle_assets.reconstruction.console.show_command import find_in_home
+from eagle_assets.reconstruction.parts import findings as part_findings
 from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_prompts
 
 REPOSITORY = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.own_server import ask_own_server
 from eagle_assets.openrouter.requests import read_prompts
 from eagle_assets.openrouter.timing import Timing
-from eagle_assets.reconstruction.local import sequence_row
+from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.defs.conftest import QUESTIONS, TARGET, write_prompts
 

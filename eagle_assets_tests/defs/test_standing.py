@@ -17,7 +17,7 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.ledger import budget_totals
 from eagle_assets.openrouter.probing import PROBES, Probed, ask_probes
 from eagle_assets.openrouter.written_routing import routing_path, routing_text, with_written_routing, write_routing
-from eagle_assets.reconstruction.probes import distinct_requests, probe_requests
+from eagle_assets.reconstruction.probing.probes import distinct_requests, probe_requests
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.prompt import prompt_ids

@@ -12,15 +12,15 @@ from eagle_assets.judge.arbitration import CAP, ERROR, arbitrate, cost_of_arbitr
 from eagle_assets.judge.samples import MOST_RESPONSES
 from eagle_assets.judge.verdicts import settled
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.reconstruction.calibrating.decisions import decisions
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.contests import Contest, Reading, contests
 from eagle_assets.reconstruction.counting import COUNTINGS
-from eagle_assets.reconstruction.decisions import decisions
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.files import read_calibration, write_calibration
-from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.files.exchanges import read_calibration, write_calibration
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
-from eagle_assets.reconstruction.survivor import Hypothesis
 from eagle_assets.reconstruction.verdict import Reconstruction, Verdict
 from eagle_assets.sandbox.outputs import true_output
 from eagle_assets.sandbox.providers import Provider, all_providers

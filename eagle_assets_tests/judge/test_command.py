@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eagle_assets.cli import main
-from eagle_assets.reconstruction.files import read_calibration
+from eagle_assets.reconstruction.files.exchanges import read_calibration
 from eagle_assets.sandbox.judge_server import JudgeServer
 from eagle_assets.sandbox.providers import all_providers
 from eagle_assets_tests.judge.corpus import TARGET, small_target

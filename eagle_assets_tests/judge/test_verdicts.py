@@ -13,7 +13,7 @@ from eagle_assets.judge.surprise import Surprise, Trial, Weighed
 from eagle_assets.judge.threshold import FALSE_ALARMS, FEWEST_PROVEN, LEAST, Threshold, threshold_of
 from eagle_assets.judge.variants import KINDS, Kind, Variant
 from eagle_assets.judge.verdicts import is_proven, judged, open_to_doubt, trial_of, trusted_trial_of
-from eagle_assets.reconstruction.reasons_in_words import reason_in_words
+from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
 from eagle_assets.reconstruction.verdict import Reconstruction, Verdict
 from eagle_assets.targets.kimi import target_named
 

@@ -13,10 +13,10 @@ from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.verdicts import trial_of
 from eagle_assets.judge.white_space import CAP, Witness, cost_of_edges, text_edges, weigh_edges, witness
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.decisions import Trimming, decisions
-from eagle_assets.reconstruction.decisions_in_words import trimming_in_words
-from eagle_assets.reconstruction.observation import Place
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import Trimming, decisions
+from eagle_assets.reconstruction.calibrating.decisions_in_words import trimming_in_words
+from eagle_assets.reconstruction.places import Place
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.sandbox.providers import Provider, all_providers
 from eagle_assets.serving.convention import Edge

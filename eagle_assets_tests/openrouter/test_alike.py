@@ -10,7 +10,7 @@ import pytest
 from eagle_assets.openrouter import wire
 from eagle_assets.openrouter.alike import alike
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.files import exchange_of_line
+from eagle_assets.reconstruction.files.exchanges import exchange_of_line
 from eagle_assets_tests.reconstruction.mutations import damaged, own_cases
 
 

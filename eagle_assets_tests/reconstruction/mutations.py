@@ -30,9 +30,9 @@ import msgspec
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.wire import Response, parse_json, read_response
-from eagle_assets.reconstruction.calibration import Calibration
-from eagle_assets.reconstruction.files import exchange_of_line
-from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.files.exchanges import exchange_of_line
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, STOP_NOT_COUNTED, THINK_GENERATED, VERBATIM

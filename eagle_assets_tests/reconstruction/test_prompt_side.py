@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from eagle_assets.openrouter.exchange_line import exchange_of
-from eagle_assets.reconstruction.files import exchanges_in
+from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
+from eagle_assets.reconstruction.evidence.reading import Reading, read
+from eagle_assets.reconstruction.files.exchanges import exchanges_in
 from eagle_assets.reconstruction.prompts import (
     TEMPLATE,
     PromptCalibration,
@@ -24,8 +26,6 @@ from eagle_assets.reconstruction.prompts import (
     observe_prompt,
     renderings,
 )
-from eagle_assets.reconstruction.reading import Reading, read
-from eagle_assets.reconstruction.reasons_in_words import reason_in_words
 from eagle_assets.targets.prompt import prompt_ids
 from eagle_assets.targets.target import Target
 from eagle_assets_tests.reconstruction.served_exchanges import K2, K2_5, VOCABULARY

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.files import exchanges_in
-from eagle_assets.reconstruction.reading import read
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.files.exchanges import exchanges_in
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
 from eagle_assets.reconstruction.sequence_checks import (

@@ -13,7 +13,7 @@ from typing import Any
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.files import exchanges_in
+from eagle_assets.reconstruction.files.exchanges import exchanges_in
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from eagle_assets.openrouter.exchange_line import exchange_of
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
-from eagle_assets.reconstruction.losses import EdgeRates, Rate, Rates
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.losses import EdgeRates, Rate, Rates
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM

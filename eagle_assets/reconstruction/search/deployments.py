@@ -13,11 +13,11 @@ from functools import cache
 from typing import Literal
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibration import Calibration, GroupCalibration
-from eagle_assets.reconstruction.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.inversion import find_inversions
 from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
-from eagle_assets.reconstruction.inversion import find_inversions
-from eagle_assets.reconstruction.reading import Reading, read
+from eagle_assets.reconstruction.evidence.reading import Reading, read
 from eagle_assets.reconstruction.search.parts import PARTS, Part, parts_in, parts_seen
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewrites_calls, trims

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence, Set
 from functools import cache
 from typing import Literal, get_args
 
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
 from eagle_assets.serving.servers import Server
 from eagle_assets.targets.vocabulary import Vocabulary

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from eagle_assets.reconstruction.calibrating.inversion import Inversion
+from eagle_assets.reconstruction.calibrating.observation import EdgeView
 from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import at_start
-from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.observation import LOSABLE, EdgeView, Place
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.places import LOSABLE, Place
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.reconstruction.verdict import Restored
 from eagle_assets.serving.convention import Edge

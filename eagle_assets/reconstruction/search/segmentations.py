@@ -10,11 +10,11 @@ from bisect import bisect
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from eagle_assets.reconstruction.calibrating.inversion import Inversion
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
+from eagle_assets.reconstruction.evidence.steps import Way
 from eagle_assets.reconstruction.search.served_by import frames_of
-from eagle_assets.reconstruction.steps import Way
 from eagle_assets.serving.served import Frame, Situation
 from eagle_assets.serving.servers import Server, ServerStream
 from eagle_assets.serving.stepping import copy_of, shown_texts, state_of, unchanging

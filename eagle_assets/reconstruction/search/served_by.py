@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from eagle_assets.openrouter.wire import Response, read_response
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.serving.output import NotInGrammar
 from eagle_assets.serving.served import Frame, Served
 from eagle_assets.serving.servers import Server

@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+from eagle_assets.reconstruction.calibrating.inversion import Inversion
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.inversion import Inversion
-from eagle_assets.reconstruction.reading import Reading
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.reconstruction.search.uncoerced import spellings_before_coercion
 from eagle_assets.serving.convention import name_in

@@ -1,0 +1,454 @@
+"""Which conventions survive all responses of a provider, and how often its edges lose white space.
+
+Calibration is by refutation: one text without a leading blank cannot come from a server that puts one there, and a
+count that closes only without the blank speaks against a server that does not. What is left is weighed by
+likelihood, and a rival within `RIVAL_MARGIN` of the best still stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from types import MappingProxyType
+
+from eagle_assets.reconstruction.calibrating.decisions import (
+    NOTHING_DECIDED,
+    Arbitration,
+    Arbitrations,
+    Decisions,
+    GroupKey,
+    Trimming,
+)
+from eagle_assets.reconstruction.calibrating.drift import eras
+from eagle_assets.reconstruction.calibrating.habits import (
+    affixed,
+    line_breaks_alike,
+    numbering_of,
+    reasoning_surplus_of,
+)
+from eagle_assets.reconstruction.calibrating.hypotheses import always_blank, possible_hypotheses
+from eagle_assets.reconstruction.calibrating.losses import (
+    NOTHING_MEASURED,
+    Departed,
+    EdgeRates,
+    Rate,
+    Rates,
+    departed,
+    kept_edges,
+    losses,
+    stripped_as,
+    written,
+)
+from eagle_assets.reconstruction.calibrating.observation import GivenIds, Observation
+from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
+from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
+from eagle_assets.reconstruction.prompts import PromptCalibration
+from eagle_assets.reconstruction.verdict import Restored
+from eagle_assets.serving.convention import Edge
+
+MAX_UNMEASURED_ERROR = 0.05
+"""Error that a group has too few closed counts to exclude, above which it settles nothing."""
+
+_ENCODES_AGAIN = 0.05  # share of providers that encode what they send, to count or to give it, for all that is known
+_WRONG_BY_ENCODING = 0.5  # share of what these send that says something else than was generated
+_DEPARTURES = 0.02  # share of outputs off the canonical path by their count (FACTS 2 and 5: 2 of 64, of which 5 in 8)
+_ENOUGH_TO_TELL_DEPARTURES = 30  # counted responses
+
+_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT = 5, 0.05  # responses that it alone explains
+
+_ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCalibration:
+    """What the responses of one (model, provider, streamed) say; `model` is "" for all models together.
+
+    `counted` and `closed` are responses without and with tool calls, `measured` those of the closed ones that rates are
+    measured on (`settled`). `kept` are the edges at which white space of
+    the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
+    `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
+    follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
+    send a model's responses to the letter, where there are any; `parts_seen` are the kinds of tokens ending inside a
+    character (`search/parts.py`) which they were seen to send as their models do.
+    `arbitrations` are the rivals that the target model refuted, which are no survivors any more; `trimmings` is its
+    word on the places at which white space may be lost.
+    `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in
+    their own fields. `tool_ids_renumbered`: calls are numbered by a scheme of the server's, as no model numbers them.
+    `affixed` are the ends of texts at which a server may have put something. `line_breaks_alike`: it may have rewritten
+    line breaks.
+    """
+
+    model: str
+    provider: str
+    streamed: bool
+    survivors: tuple[Survivor, ...]
+    counted: tuple[int, int]
+    closed: tuple[int, int]
+    measured: tuple[int, int]
+    kept: frozenset[Place]
+    losses: Mapping[Place, Rates]
+    tool_ids_kept: bool
+    reasoning_surplus: int | None = None
+    arbitrations: tuple[Arbitration, ...] = ()
+    trimmings: Mapping[Place, Trimming] = field(default_factory=dict)
+    servers: tuple[str, ...] = ()
+    parts_seen: frozenset[str] = frozenset()
+    ids_given: Mapping[GivenIds, int] = field(default_factory=dict)
+    tells_reasoning: bool = False
+    tool_ids_renumbered: bool = False
+    affixed: frozenset[Place] = frozenset()
+    line_breaks_alike: bool = False
+
+    @property
+    def best(self) -> Survivor:
+        return self.survivors[0]
+
+    @property
+    def lead(self) -> float:
+        """Nats by which the best convention explains the responses better than the next; infinite without a next."""
+        return self.best.log_likelihood - self.survivors[1].log_likelihood if len(self.survivors) > 1 else inf
+
+    @property
+    def gives_generated_ids(self) -> bool:
+        """Whether ids that it gives were generated. A gateway that encodes its text anew never leaves the canonical
+        path, which a model does now and then."""
+        return self.ids_given.get("off_path", 0) > 0 and not self.gives_other_ids
+
+    @property
+    def gives_other_ids(self) -> bool:
+        """Whether ids that it gives are too often not those generated: a model leaves the canonical path now and then,
+        another encoder as a rule, and ids of something else than the text are not met twice by accident."""
+        given = self.ids_given
+        encoded, off_path = given.get("encoded", 0), given.get("off_path", 0)
+        return off_path > max(3, encoded) or given.get("contradicted", 0) > max(1, (encoded + off_path) // 4)
+
+    def servers_that_speak(self, has_calls: bool) -> tuple[str, ...]:
+        """The servers that may have sent a response with calls or without; none while the group settles too little.
+
+        The list of known servers is not closed: what no text and no count speaks against, such as a blank that is
+        always there, may be the doing of another one.
+        """
+        settled = self.lead >= RIVAL_MARGIN / 2 and self.unmeasured_error(has_calls) <= MAX_UNMEASURED_ERROR
+        return self.servers if settled else ()
+
+    @property
+    def places_that_may_lose(self) -> frozenset[Place]:
+        """Places at which white space of the model's may be lost: those where none was ever seen."""
+        return frozenset(place for place in PLACES if stripped_as(place) in self.losses)
+
+    def closing_share(self, has_calls: bool) -> float:
+        counted = self.counted[has_calls]
+        return self.closed[has_calls] / counted if counted else 0.0
+
+    def unmeasured_error(self, has_calls: bool) -> float:
+        """Error that as many closed counts cannot exclude (Jeffreys' prior, nothing against).
+
+        A few closed counts of responses with calls are enough for the others to speak for them too.
+        """
+        speaks_for_all = self.closed[1] >= 3 if has_calls else True
+        return Rate(0, sum(self.measured) if speaks_for_all else self.measured[has_calls]).estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Groups by (model, provider, streamed), and by ("", provider, streamed) for all models of a provider.
+
+    A provider that changed its convention has its `earlier` groups too, each with the place in the order of exchanges
+    at which the next began. `prompts` is how providers render prompts.
+    `index_shifts` is how often the model numbers its calls otherwise than a renumbering server would, by IndexRisk,
+    measured where providers keep its ids. `written` is how often the model writes each LOSABLE at an edge, measured
+    over all providers: it is seen where they keep it, and shows in the count where they take it away. `departed` is how
+    often a model leaves the canonical path by a token.
+    """
+
+    groups: Mapping[GroupKey, GroupCalibration] = field(default_factory=dict)
+    earlier: Mapping[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = field(default_factory=dict)
+    prompts: PromptCalibration = field(default_factory=PromptCalibration)
+    index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
+    written: Mapping[str, Mapping[Place, Rates]] = field(default_factory=dict)
+    departed: Mapping[str, Departed] = field(default_factory=dict)
+
+    def counts_its_texts(self, group: GroupCalibration) -> bool:
+        """Whether a provider's counts are likelier to be of the texts that it sends than of the generated ids.
+
+        Such counts say nothing of the ids, and always close; others do not where the model left the canonical path, as
+        it does now and then at other providers.
+        """
+        of_all = self._of_all_models(group)
+        if of_all.counted[False] == of_all.closed[False]:
+            group = of_all
+        always = [group.counted[calls] for calls in (False, True) if group.counted[calls] == group.closed[calls] > 0]
+        if not always or (group.counted[False] > group.closed[False]):
+            return False
+        return self._encoded_again(sum(always)) > 0.5
+
+    def given_ids_error(self, group: GroupCalibration) -> float:
+        """Probability that ids which a provider gives, and which an encoder would give too, are an encoding of its
+        texts, and wrong."""
+        of_all = self._of_all_models(group)
+        return _WRONG_BY_ENCODING * self._encoded_again(max(g.ids_given.get("encoded", 0) for g in (group, of_all)))
+
+    def _of_all_models(self, group: GroupCalibration) -> GroupCalibration:
+        return self.groups.get(("", group.provider, group.streamed), group)
+
+    def _encoded_again(self, canonical: int) -> float:
+        """Probability that a provider encodes what it sends, after so many responses of which none shows that the model
+        left the canonical path, as it does now and then at other providers."""
+        shares = [
+            1 - sum(other.closed) / sum(other.counted)
+            for other in self.groups.values()
+            if sum(other.counted) >= _ENOUGH_TO_TELL_DEPARTURES and other.closed != other.counted
+        ]
+        if_generated = (1 - max(_DEPARTURES, min(shares, default=0.0))) ** canonical
+        return _ENCODES_AGAIN / (_ENCODES_AGAIN + if_generated * (1 - _ENCODES_AGAIN))
+
+    @property
+    def decided(self) -> Arbitrations:
+        """What the target model decided about each group; nothing of those about which it was not asked."""
+        found = {key: Decisions(group.arbitrations, group.trimmings) for key, group in self.groups.items()}
+        return {key: decided for key, decided in found.items() if decided != NOTHING_DECIDED}
+
+    def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
+        for until, group in self.earlier.get(key, ()):
+            if order is not None and order < until:
+                return group
+        return self.groups.get(key)
+
+    def loss_error(
+        self,
+        group: GroupCalibration,
+        model: str,
+        place: Place,
+        losable: Iterable[int],
+        unusual: bool,
+        at_most: bool = False,
+    ) -> float:
+        """The probability that one of these LOSABLEs was lost at a place, where it leaves no trace: held against that
+        nothing was written there, as any other white space would show. No provider loses more than the model writes,
+        and where the target model itself was asked, no more than it says.
+
+        `place` is one of the group's `places_that_may_lose`; `unusual` is what the white space at the others is.
+        `at_most`: what the probability hardly exceeds.
+        """
+        place = stripped_as(place)
+        lost, wrote = group.losses[place].of(unusual), self._written(model, place).of(unusual)
+        said = group.trimmings.get(place)
+        by_target = said.lost if said is not None and said.model == model else lambda position: 1.0
+
+        def rate(position: int) -> float:
+            pair = lost.losable[position], wrote.losable[position]
+            return min(by_target(position), *(r.at_most if at_most else r.estimate for r in pair))
+
+        silent = sum(map(rate, losable))
+        nothing = wrote.nothing.estimate if wrote.nothing.measured else 1 - silent
+        return silent / (silent + nothing) if silent < 1 else 1.0
+
+    def restored_error(self, restored: Restored, model: str, unusual: bool) -> float:
+        """The probability that white space which was put back is not what was lost: held against all else that would
+        have the same count. Certain where nobody keeps white space at that place."""
+
+        def rates_at(place: Place) -> EdgeRates:
+            return self._written(model, stripped_as(place)).of(unusual)
+
+        if not rates_at(restored.place).nothing.measured:
+            return 1.0
+        likely = rates_at(restored.place).losable[restored.position].estimate
+        rivals = sum(
+            sum(rates_at(place).losable[position].estimate for position in positions) + rates_at(place).other.estimate
+            for place, positions in restored.rivals.items()
+        )
+        if restored.missing:
+            rivals += self.departed.get(model, Departed()).of(restored.in_reasoning)
+        return rivals / (rivals + likely)
+
+    def _written(self, model: str, edge: Place) -> Rates:
+        return self.written.get(model, {}).get(edge, NOTHING_MEASURED)
+
+    def index_error(self, risk: IndexRisk) -> float:
+        """Probability that calls of an answer were numbered otherwise than a renumbering server shows them."""
+        return self.index_shifts.get(risk, Rate()).estimate
+
+    def of(
+        self, model: str, provider: str | None, streamed: bool, order: float | None = None
+    ) -> GroupCalibration | None:
+        """The group that speaks for a response: its model's own if that has enough to say, else the provider's."""
+        of_model, of_all = (model, provider or "", streamed), ("", provider or "", streamed)
+        own, pooled = self._at(of_model, order), self._at(of_all, order)
+        if of_all in self.earlier and of_model not in self.earlier:
+            return pooled  # the provider changed, of which one model's responses alone show too little
+        if own is None or pooled is None or (sum(own.closed) >= _ENOUGH_OF_ITS_OWN and len(own.survivors) == 1):
+            return own
+        # Pooled only where the model's own responses do not speak against what the others say.
+        best = pooled.best.hypothesis
+        agrees = any(best in (s.hypothesis, *s.hypothesis.ways_to_settle()) for s in own.survivors)
+        # Of its servers only those of the model speak: a provider may run another one for another model.
+        return replace(pooled, servers=own.servers, parts_seen=own.parts_seen) if agrees else own
+
+
+def settled(members: Sequence[Observation]) -> Sequence[Observation]:
+    """The first members, as many as four binary digits can say: what rates are measured on.
+
+    So they stand still while little comes, and what was weighed by them need not be weighed again.
+    """
+    step = 1 << max(0, len(members).bit_length() - 4)
+    return members[: len(members) - len(members) % step]
+
+
+def calibrate_observations(
+    observations: Iterable[Observation],
+    prompts: PromptCalibration | None = None,
+    arbitrations: Arbitrations = MappingProxyType({}),
+) -> Calibration:
+    """The calibration that all observations together lead to, a provider split where it changed its convention.
+
+    Arbitrations hold for the last convention of a provider that changed its own.
+    """
+    in_order = sorted(observations, key=lambda o: o.order)
+    grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
+    measured = _grouped(settled(in_order))
+    groups: dict[GroupKey, GroupCalibration] = {}
+    earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
+    for key, members in grouped.items():
+        *before, last = eras(members)
+        groups[key] = calibrate_group(*key, last, arbitrations.get(key, NOTHING_DECIDED))
+        if before:
+            starts = [era[0].order for era in (*before[1:], last)]
+            earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
+    return Calibration(
+        groups,
+        earlier,
+        prompts or PromptCalibration(),
+        _index_shifts(groups, measured),
+        _written_by_model(groups, measured),
+        _departed_by_model(groups, measured),
+    )
+
+
+def _grouped(observations: Iterable[Observation]) -> dict[GroupKey, list[Observation]]:
+    grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
+    for observation in observations:
+        grouped[observation.model, observation.provider, observation.streamed].append(observation)
+        grouped["", observation.provider, observation.streamed].append(observation)
+    return grouped
+
+
+def _departed_by_model(
+    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
+) -> dict[str, Departed]:
+    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place], int | None]]] = defaultdict(
+        list
+    )
+    for (model, provider, streamed), members in grouped.items():
+        if model:
+            group = groups["", provider, streamed]
+            of_model[model].append((members, group.best.hypothesis, group.kept, group.reasoning_surplus))
+    return {model: departed(found) for model, found in of_model.items()}
+
+
+def _written_by_model(
+    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
+) -> dict[str, dict[Place, Rates]]:
+    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place]]]] = defaultdict(list)
+    for (model, provider, streamed), members in grouped.items():
+        if model:
+            group = groups["", provider, streamed]
+            of_model[model].append((members, group.best.hypothesis, group.kept))
+    return {model: written(found) for model, found in of_model.items()}
+
+
+def _index_shifts(
+    groups: Mapping[GroupKey, GroupCalibration],
+    grouped: Mapping[GroupKey, Sequence[Observation]],
+) -> dict[IndexRisk, Rate]:
+    shifted: dict[IndexRisk, list[bool]] = defaultdict(list)
+    for key, members in grouped.items():
+        if key[0] and groups["", key[1], key[2]].tool_ids_kept:
+            for observation in members:
+                if observation.index_shifted is not None:
+                    shifted[observation.index_risk].append(observation.index_shifted)
+    return {risk: Rate(sum(found), len(found)) for risk, found in shifted.items()}
+
+
+def calibrate_group(
+    model: str,
+    provider: str,
+    streamed: bool,
+    members: Sequence[Observation],
+    decided: Decisions = NOTHING_DECIDED,
+) -> GroupCalibration:
+    """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
+    standing = _survivors(members)
+    survivors = tuple(_not_refuted(standing, {rival.refuted for rival in decided.rivals})) or standing
+    numbering = numbering_of(members)
+    best = survivors[0].hypothesis
+    closing = [o for o in members if best.difference(o) == 0]
+    kept = kept_edges(members, best)
+    return GroupCalibration(
+        model=model,
+        provider=provider,
+        streamed=streamed,
+        survivors=survivors,
+        counted=_by_calls(members),
+        closed=_by_calls(closing),
+        measured=_by_calls([o for o in settled(members) if best.difference(o) == 0]),
+        kept=kept,
+        losses=losses(settled(members), best, kept),
+        tool_ids_kept=numbering == "kept",
+        tool_ids_renumbered=numbering == "renumbered",
+        tells_reasoning=sum(o.shows_both is True for o in members) >= 2,
+        reasoning_surplus=reasoning_surplus_of(closing, best),
+        arbitrations=decided.rivals,
+        trimmings=decided.trimmings,
+        affixed=affixed(members),
+        line_breaks_alike=line_breaks_alike(members),
+        ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
+    )
+
+
+def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Iterator[Survivor]:
+    """The survivors that are not refuted; what one leaves open is settled where all but one way to settle it is."""
+    for survivor in standing:
+        ways = [way for way in survivor.hypothesis.ways_to_settle() if way.name not in refuted]
+        if len(ways) == 1:
+            yield replace(survivor, hypothesis=ways[0])
+        elif ways:
+            yield survivor
+
+
+def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
+    """The conventions that still stand, the likeliest first.
+
+    A detokeniser that puts blanks in does so at every edge where the parser strips none. A set of edges that no such
+    server has counts only where it explains the responses better than the coherent ones do.
+    """
+    coherent: tuple[frozenset[Edge], ...] = (frozenset(), always_blank(members))
+    scales = Scales(members)
+    weighed = [scales.weigh(hypothesis) for hypothesis in possible_hypotheses(members)]
+    known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
+    standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + 1e-6]
+    standing.sort(key=lambda survivor: -survivor.log_likelihood)
+    found = [s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN]
+    return (*found, *_of_another_deployment(members, [s.hypothesis for s in found], weighed))
+
+
+def _of_another_deployment(
+    members: Sequence[Observation], standing: Sequence[Hypothesis], weighed: Sequence[Survivor]
+) -> Iterator[Survivor]:
+    """The convention, if any, that closes many of the counts which the best one leaves open, as two deployments behind
+    one name would have it: what an output that left the canonical path, or white space that was lost, adds to a count
+    is as a rule closed by none."""
+    left = [o for o in members if standing[0].difference(o) != 0]
+    enough = max(_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT * len(members), len(left) / 3)
+    if len(left) < enough:
+        return
+    closing = {other: sum(other.hypothesis.difference(o) == 0 for o in left) for other in weighed}
+    second = max(weighed, key=closing.__getitem__)
+    if closing[second] >= enough and second.hypothesis not in standing:
+        yield second
+
+
+def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
+    with_calls = sum(o.has_calls for o in members)
+    return len(members) - with_calls, with_calls

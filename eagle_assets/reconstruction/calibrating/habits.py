@@ -1,0 +1,61 @@
+"""What a provider does to its answers besides its convention, as nearly all of them show it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Literal
+
+from eagle_assets.reconstruction.calibrating.losses import TEXT_EDGES, stripped_as
+from eagle_assets.reconstruction.calibrating.observation import Observation
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
+from eagle_assets.reconstruction.places import Place
+
+_ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
+_ENOUGH_FOR_A_SCHEME = 5  # answers whose calls are numbered otherwise than the history would have it
+_NATURAL = frozenset(".。!?！？")  # what texts end with as a rule
+_ENOUGH_ALIKE, _SHARE_ALIKE = 8, 0.95  # texts that show what stands at the end of nearly all, and which share that is
+
+
+def affixed(members: Sequence[Observation]) -> frozenset[Place]:
+    """Ends of texts at which nearly every one has the same character, such as a line break, that is no letter: a server
+    may have put it there. Blanks that a detokeniser may have put in are not meant, conventions account for them."""
+    seen: dict[Place, Counter[str]] = defaultdict(Counter)
+    for observation in members:
+        for edge, view in observation.edges.items():
+            if not (view.can_hold_blank and view.outermost == " "):
+                seen[stripped_as(edge)][view.outermost] += 1
+    found = set()
+    for place, characters in seen.items():
+        ((character, times),) = characters.most_common(1)
+        alike = times >= max(_ENOUGH_ALIKE, _SHARE_ALIKE * characters.total())
+        of_text = place in TEXT_EDGES and not character.isalnum() and character not in _NATURAL
+        if alike and (of_text or character.isspace()):
+            found.add(place)
+    return frozenset(found)
+
+
+def numbering_of(members: Sequence[Observation]) -> Literal["kept", "renumbered"] | None:
+    """Whether calls have the model's own numbers: these are neither always in turn from the history's last nor from one
+    number on, as a server's are. None: not known."""
+    if not any(o.index_shifted for o in members):
+        return None
+    first = [o.first_index for o in members if o.index_shifted is not None]
+    in_turn = [numbers for numbers in first if numbers is not None]
+    if len(in_turn) < len(first) or all(len(set(numbers)) > 1 for numbers in zip(*in_turn, strict=True)):
+        return "kept"
+    shifted = sum(o.index_shifted is True for o in members)
+    return "renumbered" if shifted >= _ENOUGH_FOR_A_SCHEME else None
+
+
+def line_breaks_alike(members: Sequence[Observation]) -> bool:
+    """Whether all line breaks are those of Windows, which a model seldom writes: a server may have rewritten others."""
+    breaks = [o.line_breaks for o in members if o.line_breaks]
+    return len(breaks) >= _ENOUGH_FOR_A_RULE and all(kinds == {"\r\n"} for kinds in breaks)
+
+
+def reasoning_surplus_of(closing: Sequence[Observation], best: Hypothesis) -> int | None:
+    found = [surplus for o in closing if (surplus := best.reasoning_surplus(o)) is not None]
+    usual = max(found, key=found.count, default=0)
+    follows = len(found) >= _ENOUGH_FOR_A_RULE and found.count(usual) >= _SHARE_FOR_A_RULE * len(found)
+    return usual if follows and usual in (0, 1) else None

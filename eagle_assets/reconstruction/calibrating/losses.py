@@ -1,0 +1,330 @@
+"""White space that a parser takes from the ends of texts: where it keeps it, and how often it loses some.
+
+A loss shows only where it changes the count, and the same difference may come from another edge, from other white
+space, or from a model that left the canonical path. A response that ends or begins a text with unusual white space
+where that is seen does so where it is not, so rates are measured apart for such ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from eagle_assets.reconstruction.calibrating.observation import EdgeView, Observation, white_at
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
+from eagle_assets.reconstruction.inverse import at_start, edges
+from eagle_assets.reconstruction.places import LOSABLE, Place
+from eagle_assets.serving.convention import Edge
+from eagle_assets.serving.output import Output
+from eagle_assets.serving.served import Situation
+
+# White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
+TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
+TEXT_PLACES: tuple[Place, ...] = (*TEXT_EDGES, "blank_content")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """`lost` of `measured` responses in which losing would have shown."""
+
+    lost: float = 0
+    measured: float = 0
+
+    @property
+    def estimate(self) -> float:
+        """Posterior mean under Jeffreys' prior: half of all where nothing was measured."""
+        return (self.lost + 0.5) / (self.measured + 1)
+
+    @property
+    def at_most(self) -> float:
+        """What it hardly exceeds: a standard deviation above the estimate."""
+        return self.estimate + sqrt(self.estimate * (1 - self.estimate) / (self.measured + 2))
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRates:
+    """How often each LOSABLE is lost, or written, at a place, and how often nothing is written there, or other white
+    space: these are seen only where it is kept."""
+
+    losable: tuple[Rate, ...] = tuple(Rate() for _ in LOSABLE)
+    nothing: Rate = Rate()
+    other: Rate = Rate()
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The rates in responses with usual white space at the other edges, and in those with unusual."""
+
+    usual: EdgeRates = EdgeRates()
+    unusual: EdgeRates = EdgeRates()
+
+    def of(self, unusual: bool) -> EdgeRates:
+        return self.unusual if unusual else self.usual
+
+
+NOTHING_MEASURED = Rates()
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """How often an output is a token longer than the canonical encoding of all that it shows, and that token lies in
+    the reasoning, or elsewhere: seen where no white space is lost there."""
+
+    reasoning: Rate = Rate()
+    elsewhere: Rate = Rate()
+
+    def of(self, in_reasoning: bool | None) -> float:
+        """The estimate for a place; None: wherever it may be."""
+        rates = {True: (self.reasoning,), False: (self.elsewhere,), None: (self.reasoning, self.elsewhere)}
+        return sum(rate.estimate for rate in rates[in_reasoning])
+
+
+_UNUSUAL = re.compile(r"[^ \n]| \n|\n |\n{3}")
+
+
+def stripped_as(place: Place) -> Place:
+    """The place that a parser strips alike: a content is a content, whatever stands before it."""
+    return "content_start" if place == "answer_start" else place
+
+
+def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
+    """Places at which white space was seen that the server did not put there (two texts at least).
+
+    None for a provider that `serves_in_two_ways`.
+    """
+    seen: dict[Place, int] = defaultdict(int)
+    for observation in members:
+        for edge, view in observation.edges.items():
+            seen[stripped_as(edge)] += len(written_at(edge, view, best)) > 0
+    kept = frozenset(edge for edge, times in seen.items() if times >= 2)
+    return frozenset() if serves_in_two_ways(members, best, kept) else kept
+
+
+def serves_in_two_ways(members: Sequence[Observation], best: Hypothesis, seen: Container[Place]) -> bool:
+    """Whether counts miss white space at an edge where other texts show some: what a provider keeps in one answer, one
+    of its deployments or parsers takes away from another."""
+    missed: dict[Place, _Missed] = defaultdict(_Missed)
+    for observation in members:
+        difference = best.difference(observation)
+        for edge, view in observation.edges.items():
+            if difference is not None and stripped_as(edge) in seen and not written_at(edge, view, best):
+                missed[stripped_as(edge)].add(difference, view.with_lost)
+    return any(texts.beyond_chance > _SURE for texts in missed.values())
+
+
+_SURE = 3.0  # standard deviations
+
+
+class _Missed:
+    """Texts that show no white space at an edge: how often the count misses just what some would be there, and how
+    often it differs by as much where white space cannot be the reason."""
+
+    def __init__(self) -> None:
+        self._texts: list[Counter[tuple[int, int]]] = [Counter() for _ in LOSABLE]  # by change and difference
+
+    def add(self, difference: int, with_lost: Sequence[int]) -> None:
+        for texts, change in zip(self._texts, with_lost, strict=False):
+            texts[change, difference] += 1
+
+    @property
+    def beyond_chance(self) -> float:
+        """How much more often than chance would have it some LOSABLE is missed, in standard deviations."""
+        return max(map(_beyond_chance, self._texts))
+
+
+def _beyond_chance(texts: Mapping[tuple[int, int], int]) -> float:
+    explained = expected = variance = 0.0
+    for change in {change for change, _ in texts if change}:
+        tested = sum(times for (other, _), times in texts.items() if other == change)
+        others = sum(times for (other, _), times in texts.items() if other != change)
+        by_chance = sum(times for (other, differs), times in texts.items() if other != change == differs)
+        rate = (by_chance + 0.5) / (others + 1)
+        explained += texts.get((change, change), 0)
+        expected += tested * rate
+        variance += tested * rate * (1 + tested / (others + 1))
+    return (explained - expected) / sqrt(variance) if variance else 0.0
+
+
+def is_unusual(output: Output[str], situation: Situation, best: Hypothesis) -> bool:
+    """Whether a text of an output as shown begins or ends with more than blanks or a line break or two of the
+    model's."""
+    return any(
+        _UNUSUAL.search(_written(edge, white_at(edge, text), possible, best))
+        for edge, text, possible in edges(output, situation)
+    )
+
+
+def _is_observed_unusual(observation: Observation, best: Hypothesis) -> bool:
+    views = observation.edges.items()
+    return any(_UNUSUAL.search(_written(edge, view.white, view.can_hold_blank, best)) for edge, view in views)
+
+
+def losses(members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> dict[Place, Rates]:
+    """How often each LOSABLE was lost at each place where the provider may take it away."""
+    tally = _Tally()
+    tally.add(members, best, kept)
+    rates = tally.rates()
+    found = {place: rates.get(place, NOTHING_MEASURED) for place in TEXT_PLACES if place not in kept}
+    return _as_at_the_worst(found) if serves_in_two_ways(members, best, found) else found
+
+
+def _as_at_the_worst(rates: Mapping[Place, Rates]) -> dict[Place, Rates]:
+    """The rates when a deployment that takes white space away does so in every text."""
+
+    def worst(place: Place, unusual: bool) -> EdgeRates:
+        alike = [of.of(unusual).losable for other, of in rates.items() if at_start(other) == at_start(place)]
+        losable = (max(of, key=lambda rate: rate.estimate) for of in zip(*alike, strict=True))
+        return replace(rates[place].of(unusual), losable=tuple(losable))
+
+    return {place: Rates(worst(place, False), worst(place, True)) for place in rates}
+
+
+def written(groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Place]]]) -> dict[Place, Rates]:
+    """How often a model writes each LOSABLE at each place, over its groups, each with its convention and kept edges.
+
+    It is seen where a provider keeps it, and shows in the count where one takes it away.
+    """
+    tally = _Tally()
+    for members, best, kept in groups:
+        tally.add(members, best, kept)
+        tally.add_seen(members, best, kept)
+    return tally.rates()
+
+
+def departed(
+    groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Place], int | None]],
+) -> Departed:
+    """What groups show of texts at whose ends they keep white space, each with its convention, the places where it does
+    and its `reasoning_surplus`."""
+    found: dict[bool, list[bool]] = {True: [], False: []}
+    for members, best, kept, expected in groups:
+        for observation in members:
+            difference, surplus = best.difference(observation), best.reasoning_surplus(observation)
+            if difference is None or _is_observed_unusual(observation, best):
+                continue
+            in_reasoning = surplus - expected if surplus is not None and expected is not None else None
+            if in_reasoning is not None and "reasoning_end" in kept:
+                found[True].append(in_reasoning == 1)
+            content: Place = "blank_content" if "blank_content" in observation.edges else "content_end"
+            if content in kept and (in_reasoning is not None or not observation.thinking):
+                found[False].append(difference - (in_reasoning or 0) == 1)
+    return Departed(*(Rate(sum(found[place]), len(found[place])) for place in (True, False)))
+
+
+Cause = tuple[Place, int, bool]
+"""A LOSABLE, by its position, lost at a place of a response whose other white space is usual, or unusual. The
+positions after the last stand for nothing and for other white space, which are seen only."""
+
+_LEFT_CANONICAL = 0.05  # share of responses that differ for another reason than a loss: the canonical path was left
+_ROUNDS = 12
+
+Changes = tuple[tuple[Place, tuple[int, ...]], ...]
+"""The edges of a response at which white space may be lost, each with the change of the count for each LOSABLE."""
+
+
+class _Tally:
+    """Losses at all edges together, since one difference may have several causes, and several edges a share in it.
+
+    Which of them it was is found as expectation maximisation does: each is blamed for a share of the difference
+    in proportion to its rate, and the rates follow from the blame, in turn.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[Cause] = Counter()
+        self._measured: Counter[Cause] = Counter()
+        self._responses: Counter[tuple[int, Changes, bool]] = Counter()  # by difference, and whether unusual
+
+    def add(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> None:
+        for observation in members:
+            difference, unusual = best.difference(observation), _is_observed_unusual(observation, best)
+            if difference is None:
+                continue
+            changes = {
+                stripped_as(edge): view.with_lost
+                for edge, view in observation.edges.items()
+                if stripped_as(edge) in TEXT_EDGES
+                and stripped_as(edge) not in kept
+                and not written_at(edge, view, best)
+            }
+            self._responses[difference, tuple(changes.items()), unusual] += 1
+            self._measured.update(
+                (edge, i, unusual) for edge, of in changes.items() for i, change in enumerate(of) if change
+            )
+
+    def add_seen(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> None:
+        for observation in members:
+            unusual = _is_observed_unusual(observation, best)
+            for edge, view in observation.edges.items():
+                if stripped_as(edge) in kept:
+                    white = _written(edge, view.white, view.can_hold_blank, best)
+                    found = [white == losable for losable in (*LOSABLE, "")]
+                    for position, is_it in enumerate((*found, not any(found))):
+                        self._seen[stripped_as(edge), position, unusual] += is_it
+                        self._measured[stripped_as(edge), position, unusual] += 1
+
+    def rates(self) -> dict[Place, Rates]:
+        lost: Mapping[Cause, float] = self._seen
+        for _ in range(_ROUNDS):
+            blame: dict[Cause, float] = defaultdict(float, self._seen)
+            rate = {cause: Rate(lost.get(cause, 0), times).estimate for cause, times in self._measured.items()}
+            for (difference, changes, unusual), times in self._responses.items():
+                for cause, share in _blamed(difference, changes, unusual, rate).items():
+                    blame[cause] += times * share
+            lost = blame
+
+        def rates_of(edge: Place, unusual: bool) -> EdgeRates:
+            causes = [(edge, position, unusual) for position in range(len(LOSABLE) + 2)]
+            *losable, nothing, other = (Rate(lost.get(cause, 0), self._measured[cause]) for cause in causes)
+            return EdgeRates(tuple(losable), nothing, other)
+
+        return {edge: Rates(rates_of(edge, False), rates_of(edge, True)) for edge, _, _ in self._measured}
+
+
+def _blamed(difference: int, changes: Changes, unusual: bool, rate: Mapping[Cause, float]) -> dict[Cause, float]:
+    """How probable it is that each LOSABLE which would show was lost, given the difference that is left of a count."""
+    at_edges = []
+    for edge, of in changes:
+        showing = [(change, rate[edge, i, unusual]) for i, change in enumerate(of) if change]
+        at_edges.append([(0, max(1.0 - sum(share for _, share in showing), 0.1)), *showing])
+    blamed = {}
+    for place, (edge, of) in enumerate(changes):
+        if not any(of):
+            continue
+        others = {0: 1.0}
+        for ways in (*at_edges[:place], *at_edges[place + 1 :]):
+            sums: dict[int, float] = defaultdict(float)
+            for so_far, share in others.items():
+                for change, probability in ways:
+                    sums[so_far + change] += share * probability
+            others = sums
+        left = {change: _probability(difference - change, others) for change in {0, *of}}
+        total = sum(share * left[change] for change, share in at_edges[place])
+        for position, change in enumerate(of):
+            if change:
+                cause = edge, position, unusual
+                blamed[cause] = rate[cause] * left[change] / total
+    return blamed
+
+
+def _probability(difference: int, sums: Mapping[int, float]) -> float:
+    """That a difference comes of these losses, or of another reason."""
+    exact = sums.get(difference, 0.0)
+    return exact * (1 - _LEFT_CANONICAL) + (1 - exact) * _LEFT_CANONICAL / 2
+
+
+def written_at(place: Place, view: EdgeView, best: Hypothesis) -> str:
+    """The white space at a place that is the model's."""
+    return _written(place, view.white, view.can_hold_blank, best)
+
+
+def _written(place: Place, white: str, can_hold_blank: bool, best: Hypothesis) -> str:
+    """The white space at a place that is the model's: what stands there without the server's blank. Where the server
+    puts some round a content, none of a content of white space alone can be told to be the model's."""
+    if place == "blank_content":
+        return "" if best.inserted else white
+    if place in best.inserted and can_hold_blank:
+        return white[1:] if at_start(place) else white[:-1]
+    return white

@@ -1,0 +1,219 @@
+"""What one exchange says of the convention it was served under, reduced to a few numbers.
+
+An observation is what calibration keeps of an exchange: how far its count is from the canonical encoding of the
+texts as they stand, and how that would change with a blank less or white space more at each edge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from eagle_assets.reconstruction.arguments import with_python_spacing
+from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
+from eagle_assets.reconstruction.evidence.layouts import Layout
+from eagle_assets.reconstruction.evidence.reading import Reading
+from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids, off_the_path
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank
+from eagle_assets.reconstruction.places import LOSABLE, PLACES, IndexRisk, Place, index_risk
+from eagle_assets.serving.convention import Edge
+from eagle_assets.serving.output import Output
+from eagle_assets.targets.vocabulary import Vocabulary
+
+_LINE_BREAK = re.compile(r"\r?\n")
+_INDEX = re.compile("[0-9]{1,9}")
+# Characters beside an edge: pre-tokens are local, so these decide how it tokenises.
+_CONTEXT_AT_START = 24
+_CONTEXT_AT_END = 12
+
+
+GivenIds = Literal["encoded", "off_path", "contradicted"]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    """One edge of a text, or of all calls' arguments together. Changes are in tokens of the canonical encoding.
+
+    `can_hold_blank`: a convention may have put a blank here. `white` is the white space that stands here.
+    `outermost` is the character that stands last here. `without_blank` is the change when one blank is taken away, None
+    where there is none; `with_lost` the change when a LOSABLE is put (back) there.
+    """
+
+    can_hold_blank: bool
+    white: str
+    without_blank: int | None
+    with_lost: tuple[int, ...]
+    outermost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """`difference` is `completion_tokens` minus the canonical length of the texts as shown, markers included.
+
+    `respaced` is the change of length when arguments are spaced as the model usually does, None where the server
+    cannot have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering
+    server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. `reasoning_surplus` is
+    `reasoning_tokens` minus the tokens of the reasoning as shown. `ids_given` is what ids that the server gives
+    are: as an encoder would give them for the text, off the canonical path, or ids of something else. `first_index` is
+    the number of the first of calls that are numbered in turn, and what it is beyond the calls of the history.
+    `line_breaks` are the kinds that its texts have. `shows_both` says whether an answer after thinking has both a
+    reasoning and a content. None: not known. `order` is the exchange's place.
+    """
+
+    exchange_id: str
+    order: float
+    model: str
+    provider: str
+    streamed: bool
+    thinking: bool
+    has_calls: bool
+    difference: int
+    edges: Mapping[Place, EdgeView]
+    respaced: int | None
+    index_shifted: bool | None
+    index_risk: IndexRisk
+    prompt_offset: int | None
+    reasoning_surplus: int | None
+    ids_given: GivenIds | None = None
+    first_index: tuple[int, int] | None = None
+    shows_both: bool | None = None
+    line_breaks: frozenset[str] = frozenset()
+
+
+def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offset: int | None) -> Observation | None:
+    """What a reading says; None where it says nothing: no count, or markers whose places are open."""
+    situation, count = reading.situation, reading.completion_tokens
+    output = primary.output
+    if situation is None or count is None or not output.stopped or reading.layout_notes:
+        return None
+    respaced = with_python_spacing(output)
+    return Observation(
+        exchange_id=reading.exchange.exchange_id,
+        order=reading.exchange.order,
+        model=situation.target.name,
+        provider=reading.provider or "",
+        streamed=situation.streamed,
+        thinking=situation.thinking,
+        has_calls=bool(output.calls),
+        difference=count - texts.length(output),
+        edges=edge_views(reading, primary),
+        respaced=None if respaced is None else texts.length(respaced) - texts.length(output),
+        index_shifted=index_shifted(reading),
+        index_risk=index_risk(situation.calls_in_history, len(output.calls)),
+        prompt_offset=prompt_offset,
+        reasoning_surplus=reasoning_surplus(reading, output, texts),
+        ids_given=_ids_given(reading),
+        first_index=_first_index(reading),
+        line_breaks=line_breaks(output),
+        shows_both=shows_both(output) if situation.thinking else None,
+    )
+
+
+def reasoning_surplus(reading: Reading, output: Output[str], texts: EncodedTexts) -> int | None:
+    """`reasoning_tokens` minus the tokens of an output's reasoning; None where either is missing.
+
+    vLLM leaves tokens that end inside a character out of the count of a stream, so a stream's must be ASCII.
+    """
+    counted = reading.response.reasoning_tokens
+    if not counted or not output.reasoning or (reading.response.streamed and not output.reasoning.isascii()):
+        return None
+    return counted - texts.count(output.reasoning)
+
+
+def _ids_given(reading: Reading) -> GivenIds | None:
+    ids, _ = given_ids(reading)
+    if ids is None:
+        return None
+    if len(ids) != reading.completion_tokens or not agrees_with_message(ids, reading):
+        return "contradicted"
+    return "off_path" if off_the_path(ids, reading) else "encoded"
+
+
+def edge_views(reading: Reading, layout: Layout, wanted: Container[Place] = PLACES) -> dict[Place, EdgeView]:
+    """The wanted places of a layout, the arguments of all its calls taken together."""
+    views: dict[Place, EdgeView] = {}
+    if reading.situation is not None:
+        content = layout.output.content
+        if layout.output.calls and not content.strip() and "blank_content" in wanted:
+            views["blank_content"] = _view_blank(content, reading.situation.target.vocabulary)
+        for edge, text, possible in edges(layout.output, reading.situation):
+            if edge not in wanted:
+                continue
+            view = _view_edge(edge, text, possible, reading.situation.target.vocabulary)
+            views[edge] = view if edge not in views else _together(views[edge], view, edge in SOMETIMES_STRIPPED)
+    return views
+
+
+def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabulary) -> EdgeView:
+    near = text[:_CONTEXT_AT_START] if at_start(edge) else text[-_CONTEXT_AT_END:]
+    without, with_lost = _changes(vocabulary, at_start(edge), encodable(near))
+    return EdgeView(
+        can_hold_blank=can_hold_blank,
+        white=white_at(edge, text),
+        without_blank=without if has_blank(edge, text) else None,
+        with_lost=with_lost,
+        outermost=text[0] if at_start(edge) else text[-1],
+    )
+
+
+def _view_blank(content: str, vocabulary: Vocabulary) -> EdgeView:
+    with_lost = () if content else _changes(vocabulary, True, "")[1]  # of white space that is there none is lost
+    return EdgeView(can_hold_blank=False, white=content, without_blank=None, with_lost=with_lost)
+
+
+def white_at(edge: Edge, text: str) -> str:
+    """The white space at this end of a text; all of one that is nothing else."""
+    return text[: len(text) - len(text.lstrip())] if at_start(edge) else text[len(text.rstrip()) :]
+
+
+def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:
+    blanks = [view.without_blank for view in (one, other) if view.without_blank is not None]
+    return EdgeView(
+        can_hold_blank=one.can_hold_blank and other.can_hold_blank,
+        white=min(one.white, other.white, key=len),
+        without_blank=sum(blanks) if len(blanks) == 2 or (blanks and sometimes) else None,
+        with_lost=tuple(min(pair) for pair in zip(one.with_lost, other.with_lost, strict=True)),
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _changes(vocabulary: Vocabulary, starts: bool, near: str) -> tuple[int, tuple[int, ...]]:
+    """Change of the number of tokens with a blank less at this end of a text, and with each LOSABLE more."""
+    count = len(vocabulary.encode(near))
+    shorter = near.removeprefix(" ") if starts else near.removesuffix(" ")
+    longer = [lost + near if starts else near + lost for lost in LOSABLE]
+    return len(vocabulary.encode(shorter)) - count, tuple(len(vocabulary.encode(text)) - count for text in longer)
+
+
+def shows_both(output: Output[str]) -> bool:
+    """Whether an output has both a reasoning and a content, so that its server knew where the one ended."""
+    return bool(output.reasoning and output.content.strip())
+
+
+def line_breaks(output: Output[str]) -> frozenset[str]:
+    """The kinds of line breaks in the reasoning and the content of an output: those of Windows, and of all others."""
+    return frozenset(_LINE_BREAK.findall(f"{output.reasoning or ''}{output.content}"))
+
+
+def index_shifted(reading: Reading) -> bool | None:
+    """Whether native tool ids number otherwise than calls in the history plus position; None without such ids."""
+    indices = _indices(reading)
+    if reading.situation is None or not indices:
+        return None
+    return indices != [reading.situation.calls_in_history + i for i in range(len(indices))]
+
+
+def _first_index(reading: Reading) -> tuple[int, int] | None:
+    indices = _indices(reading)
+    if reading.situation is None or not indices or indices != [indices[0] + i for i in range(len(indices))]:
+        return None
+    return indices[0], indices[0] - reading.situation.calls_in_history
+
+
+def _indices(reading: Reading) -> list[int]:
+    """The numbers in native tool ids; none where one has none."""
+    indices = [(call.id or "").rpartition(":")[2] for call in reading.response.tool_calls]
+    return [int(index) for index in indices] if all(map(_INDEX.fullmatch, indices)) else []

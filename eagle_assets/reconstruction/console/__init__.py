@@ -1,0 +1,1 @@
+"""What the command line shows of verdicts, calibrations and single responses."""

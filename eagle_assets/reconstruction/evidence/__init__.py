@@ -1,0 +1,1 @@
+"""What an exchange says: its texts, its layout, its frames and the steps of its stream."""

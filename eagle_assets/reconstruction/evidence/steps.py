@@ -1,0 +1,213 @@
+"""Which ids steps of one token can have made the deltas of a stream: a search over the vocabulary.
+
+The steps of a text end at byte positions. A step that showed a delta ended at its end or in what was held back there;
+a step that showed nothing ended where all that it added is held back. Between two ends lies one token. The search
+keeps, for each position and number of tokens, how many ways lead there, and the one that strays least from the
+canonical ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+
+from eagle_assets.reconstruction.evidence.frames import FieldFrames, Holding
+from eagle_assets.serving.output import Ids
+from eagle_assets.targets.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to cut a text into tokens, as the last tokens and the way before them.
+
+    `ways` and `ties` say how many ways there are in all, and how many stray as little (2 stands for more);
+    `strays` is the number of tokens that the canonical ids do not have in the same place.
+    """
+
+    tokens: Ids
+    before: Way | None
+    ways: int
+    strays: int
+    ties: int
+
+    def ids(self) -> Ids:
+        parts = []
+        way: Way | None = self
+        while way is not None:
+            parts.append(way.tokens)
+            way = way.before
+        return tuple(chain.from_iterable(reversed(parts)))
+
+
+_START = Way(tokens=(), before=None, ways=1, strays=0, ties=1)
+Ways = dict[int, Way]
+"""The ways to a position by their number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Ids of several texts that together have a given number of tokens.
+
+    `unique`: no other ids are possible. `clear`: no others stray as little from the canonical ones, in `strays`
+    tokens.
+    """
+
+    ids: tuple[Ids, ...]
+    unique: bool
+    clear: bool
+    strays: int
+
+
+def one_token_steps(fields: Sequence[tuple[FieldFrames, Ids]], tokens: int, vocabulary: Vocabulary) -> Solution | None:
+    """The ids of texts whose deltas were made by steps of one token, `tokens` in all; None where there are none.
+
+    Each field comes with its canonical ids.
+    """
+    deltas = sum(len(frames.deltas) for frames, _ in fields)
+    surplus = tokens - deltas + len(fields)  # a last delta may be what was held back, brought by a marker's step
+    if surplus < 0:
+        return None
+    found = [_ways_through(frames, canonical, surplus, vocabulary) for frames, canonical in fields]
+    if not all(found):
+        return None
+    return _join(found, tokens)
+
+
+def _join(found: Sequence[Ways], tokens: int) -> Solution | None:
+    """The combination of one way for each text that has the right number of tokens and strays least."""
+    joined: dict[int, _Joined] = {0: _Joined((), 1, 0, 1)}
+    for ways in found:
+        longer: dict[int, _Joined] = {}
+        for total, so_far in joined.items():
+            for length, way in ways.items():
+                if total + length <= tokens:
+                    more = so_far.and_then(way)
+                    other = longer.get(total + length)
+                    longer[total + length] = more if other is None else more.or_else(other)
+        joined = longer
+    best = joined.get(tokens)
+    if best is None:
+        return None
+    return Solution(tuple(way.ids() for way in best.parts), best.ways == 1, best.ties == 1, best.strays)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Ways of the first few texts together, as `Way` is for one."""
+
+    parts: tuple[Way, ...]
+    ways: int
+    strays: int
+    ties: int
+
+    def and_then(self, way: Way) -> _Joined:
+        ways, ties = min(2, self.ways * way.ways), min(2, self.ties * way.ties)
+        return _Joined((*self.parts, way), ways, self.strays + way.strays, ties)
+
+    def or_else(self, other: _Joined) -> _Joined:
+        better, worse = (self, other) if self.strays < other.strays else (other, self)
+        ties = better.ties + worse.ties if better.strays == worse.strays else better.ties
+        return _Joined(better.parts, min(2, self.ways + other.ways), better.strays, min(2, ties))
+
+
+def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary: Vocabulary) -> Ways:
+    """Every way to the end of a text, with at most `surplus` tokens more than deltas."""
+    holding = Holding(frames, vocabulary)
+    text = holding.text
+    bounds = [0, *accumulate(map(len, map(vocabulary.token_bytes.__getitem__, canonical)))]
+    spans = set(pairwise(bounds))
+    starts = [0, *accumulate(map(len, frames.deltas))]
+    ends = starts[1:]
+    shown = list(map(holding.shows_all, starts, frames.deltas))
+    reached: dict[int, Ways] = {0: {0: _START}}
+    position = 0
+    while position < len(ends):
+        start, end = starts[position], ends[position]
+        if reached.keys() == {start} and (run := _run_of_shown(shown, position)):
+            spelt = tuple(map(vocabulary.id_of_bytes.get, frames.deltas[position : position + run]))
+            strays = len(set(pairwise(starts[position : position + run + 1])) - spans)
+            position += run
+            reached = {starts[position]: _all_longer(reached[start], spelt, strays, position + surplus)}
+            continue
+        following = ends[position + 1] if position + 1 < len(ends) else end
+        stops = {end, *holding.ends_beyond(end, following)}
+        if following == len(text):
+            stops.add(following)
+        hidden = set(holding.hidden_within(start, end))
+        reached = _one_delta(reached, hidden, stops, text, position + 1 + surplus, spans, vocabulary)
+        if not reached:
+            return {}
+        position += 1
+    return reached.get(len(text), {})
+
+
+def _run_of_shown(shown: Sequence[bool], position: int) -> int:
+    """How many deltas from this one on are a token each, as nothing was held back in or behind them.
+
+    The last two are never: the last may be what was held back.
+    """
+    end = position
+    while end < len(shown) - 2 and shown[end] and shown[end + 1]:
+        end += 1
+    return end - position
+
+
+def _all_longer(ways: Ways, spelt: tuple[int | None, ...], strays: int, most: int) -> Ways:
+    """The ways with these tokens more, of which there can be `most` in all; none where one of these is no token."""
+    tokens = tuple(token for token in spelt if token is not None)
+    if len(tokens) < len(spelt):
+        return {}
+    return {
+        length + len(tokens): Way(tokens, way, way.ways, way.strays + strays, way.ties)
+        for length, way in ways.items()
+        if length + len(tokens) <= most
+    }
+
+
+def _one_delta(
+    reached: dict[int, Ways],
+    hidden: set[int],
+    stops: set[int],
+    text: bytes,
+    most: int,
+    spans: set[tuple[int, int]],
+    vocabulary: Vocabulary,
+) -> dict[int, Ways]:
+    """From the positions reached to the stops of one delta, a token at a time, over hidden positions between."""
+    found = {position: dict(ways) for position, ways in reached.items()}
+    arrived: dict[int, Ways] = {}
+    end = len(text)
+    if end in reached and end in stops:
+        arrived[end] = dict(reached[end])
+    for target in sorted(hidden | stops):
+        ways: Ways = {}
+        for origin, so_far in found.items():
+            token = vocabulary.id_of_bytes.get(text[origin:target]) if origin < target else None
+            if token is None:
+                continue
+            stray = (origin, target) not in spans
+            for length, way in so_far.items():
+                if length < most:
+                    _add(ways, length + 1, Way((token,), way, way.ways, way.strays + stray, way.ties))
+        if target in stops:
+            _add_all(arrived.setdefault(target, {}), ways)
+        if target in hidden:
+            _add_all(found.setdefault(target, {}), ways)
+    return {position: ways for position, ways in arrived.items() if ways}
+
+
+def _add_all(ways: Ways, more: Ways) -> None:
+    for length, way in more.items():
+        _add(ways, length, way)
+
+
+def _add(ways: Ways, length: int, way: Way) -> None:
+    """Add a way, keeping the one that strays least and the number of all."""
+    other = ways.get(length)
+    if other is None:
+        ways[length] = way
+        return
+    better, worse = (way, other) if way.strays < other.strays else (other, way)
+    ties = better.ties + worse.ties if better.strays == worse.strays else better.ties
+    ways[length] = Way(better.tokens, better.before, min(2, way.ways + other.ways), better.strays, min(2, ties))

@@ -1,0 +1,1 @@
+"""Files of exchanges in, files of verdicts out, on all cores."""

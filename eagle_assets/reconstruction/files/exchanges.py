@@ -1,0 +1,86 @@
+"""Files of exchanges in, files of verdicts out, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.openrouter.wire import as_dict, as_text, parse_json
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.losses import Departed, Rate, Rates
+from eagle_assets.reconstruction.files.lines import lines_of
+from eagle_assets.reconstruction.places import IndexRisk, Place
+from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
+
+
+class CalibrationError(ValueError):
+    """A file is no calibration; one sentence that says which and why."""
+
+
+class _CalibrationFile(msgspec.Struct):
+    groups: tuple[GroupCalibration, ...]
+    prompts: tuple[PromptGroup, ...]
+    index_shifts: dict[IndexRisk, Rate]
+    written: dict[str, dict[Place, Rates]]
+    departed: dict[str, Departed]
+
+
+def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
+    """The exchange of each line of the files, in order; blank lines are none.
+
+    A malformed line is an exchange without an answer, named after its place. `on_bytes` is told how much was read.
+    """
+    for place, order, line in lines_of(paths):
+        if on_bytes is not None:
+            on_bytes(len(line))
+        yield exchange_of_line(line, place, order)
+
+
+def exchange_of_line(line: bytes, place: str, order: int = 0) -> Exchange:
+    """The exchange that a line holds; what is malformed becomes one that failed in transport, with the reason.
+
+    `order` is the line's number among all lines.
+    """
+    document: Any = None
+    try:
+        document = parse_json(line)
+        if not isinstance(document, dict):
+            raise ValueError("it is no JSON object")
+        return exchange_of(document, order)
+    except ValueError as error:
+        exchange_id = as_text(as_dict(document).get("exchange_id")) or place
+        return Exchange(exchange_id, "", None, None, {}, b"", transport_error=f"malformed line {place}: {error}")
+
+
+def write_calibration(calibration: Calibration, path: Path) -> None:
+    """Keep a calibration as JSON, for `read_calibration`: of a provider that changed, what holds at the end."""
+    written = {model: dict(edges) for model, edges in calibration.written.items()}
+    prompts = tuple(calibration.prompts.groups.values())
+    file = _CalibrationFile(
+        tuple(calibration.groups.values()),
+        prompts,
+        dict(calibration.index_shifts),
+        written,
+        dict(calibration.departed),
+    )
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+
+
+def read_calibration(path: Path) -> Calibration:
+    """A calibration that was kept; raises CalibrationError."""
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=_CalibrationFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise CalibrationError(f"{path} is no calibration file: {error}") from None
+    return Calibration(
+        groups={(g.model, g.provider, g.streamed): g for g in file.groups},
+        prompts=PromptCalibration({(g.model, g.provider): g for g in file.prompts}),
+        index_shifts=file.index_shifts,
+        written=file.written,
+        departed=file.departed,
+    )

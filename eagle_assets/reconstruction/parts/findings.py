@@ -1,0 +1,210 @@
+"""Judging what is stored, part by part, on all cores: what was found is kept, and found again only where it may differ.
+
+A part is a file of `raw_responses`. What is found in a response depends on its bytes, on this code, and on the decisive
+facts of its group's calibration; the kept file is named after the first two and tells the third.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eagle_assets.lake.audit import GateClosed
+from eagle_assets.lake.code import digest_of_code
+from eagle_assets.lake.kept import Part
+from eagle_assets.lake.version import repeating
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.canonical import with_canonical
+from eagle_assets.reconstruction.decisive import decisive_facts
+from eagle_assets.reconstruction.own.local import sequence_row
+from eagle_assets.reconstruction.sequence_checks import Examined, examine_bought, examine_local
+from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows
+from eagle_assets.reconstruction.workers import workers
+from eagle_assets.targets.kimi import kimi_vocabulary, target_named
+
+_CODE = (
+    "reconstruction",
+    "serving",
+    "targets",
+    "openrouter/wire.py",
+    "openrouter/alike.py",
+    "openrouter/event_stream.py",
+    "openrouter/exchange.py",
+    "lake/columns.py",
+)
+_PACKAGES = ("splintr-rs", "renderers")
+
+_BATCH = 256
+_WORTH_WORKERS = 1_000  # responses; fewer are done before a worker has started
+_FACTS = b"decisive facts"
+
+
+def found_by() -> str:
+    """A digest of the code that findings and observations depend on."""
+    return digest_of_code(_CODE, _PACKAGES)
+
+
+class Finder(Protocol):
+    """What is to be found in the responses of a dataset, under what was learnt from others."""
+
+    @property
+    def calibration(self) -> Calibration: ...
+
+    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """A row of FOUND_SEQUENCES, not examined yet, for each row of RAW_RESPONSES."""
+
+    def examine(self, found: Iterable[dict[str, Any]], responses: Iterable[dict[str, Any]]) -> Iterator[Examined]:
+        """Hold what was found, as it was written, against the responses."""
+
+    def facts(self, group: str) -> str:
+        """A digest of what it depends on in a group of responses."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoughtFinder:
+    """Inverts texts under a calibration."""
+
+    target: str
+    calibration: Calibration
+
+    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        return with_canonical(found_rows(responses, self.calibration), target_named(self.target).vocabulary)
+
+    def examine(self, found: Iterable[dict[str, Any]], responses: Iterable[dict[str, Any]]) -> Iterator[Examined]:
+        return examine_bought(found, responses, self.calibration)
+
+    def facts(self, group: str) -> str:
+        return decisive_facts(self.calibration, msgspec.json.decode(group, type=GroupKey))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFinder:
+    """Takes the ids that the server gave; nothing is learnt from other responses."""
+
+    target: str
+    calibration: Calibration = field(default_factory=Calibration)
+
+    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        target = target_named(self.target)
+        return with_canonical((sequence_row(row, target) for row in responses), target.vocabulary)
+
+    def examine(self, found: Iterable[dict[str, Any]], responses: Iterable[dict[str, Any]]) -> Iterator[Examined]:
+        return examine_local(found, responses, target_named(self.target))
+
+    def facts(self, group: str) -> str:
+        return ""
+
+
+def find_in_parts(parts: Sequence[Part], finder: Finder) -> Iterator[int]:
+    """Bring what is kept of every part up to date; gives the number of responses that were judged, as it goes on.
+
+    The files of a killed run are taken up by the next.
+    """
+    for folder in {part.kept.parent for part in parts}:
+        for killed in folder.glob(".*"):
+            killed.unlink(missing_ok=True)
+    tasks = [_Task(part, finder, redo) for part in parts if (redo := _to_redo(part, finder)) is None or redo]
+    worth_it = len(tasks) > 1 and sum(task.part.file.rows for task in tasks) >= _WORTH_WORKERS
+    with workers(kimi_vocabulary, worth_it) as pool:
+        yield from pool.map(_find, tasks)
+
+
+def read_findings(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
+    """What is kept of a part: rows of FOUND_SEQUENCES. Raises GateClosed where the file is damaged."""
+    try:
+        return pq.read_table(part.kept, columns=columns, page_checksum_verification=True)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise GateClosed(
+            f"{part.kept} is damaged ({error}); remove it, and materialise token_sequences again"
+        ) from None
+
+
+def facts_of(part: Part) -> dict[str, str]:
+    """What the kept file of a part depends on, by group."""
+    facts: dict[str, str] = msgspec.json.decode(pq.read_schema(part.kept).metadata[_FACTS])
+    return facts
+
+
+def _to_redo(part: Part, finder: Finder) -> frozenset[str] | None:
+    """The groups whose responses must be judged again; None for everything, where nothing is kept."""
+    try:
+        return frozenset(group for group, facts in facts_of(part).items() if finder.facts(group) != facts)
+    except (OSError, pa.ArrowInvalid, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A part of which these groups of responses are to be judged again; None for all of it."""
+
+    part: Part
+    finder: Finder
+    redo: frozenset[str] | None
+
+
+def _find(task: _Task) -> int:
+    part, finder = task.part, task.finder
+    aside = part.kept.with_name(f".{part.kept.name}.{os.getpid()}")
+    try:
+        table, judged = _brought_up_to_date(part, finder, task.redo, aside)
+        groups = sorted(set(table["group"].to_pylist()) - {None})
+        facts = msgspec.json.encode({group: finder.facts(group) for group in groups})
+        _write(table.replace_schema_metadata({_FACTS: facts}), aside)
+        aside.replace(part.kept)
+    finally:
+        aside.unlink(missing_ok=True)
+    return judged
+
+
+def _brought_up_to_date(part: Part, finder: Finder, redo: frozenset[str] | None, aside: Path) -> tuple[pa.Table, int]:
+    if redo is None:
+        return _judged(part.path, np.arange(part.file.rows), finder, aside), part.file.rows
+    kept = read_findings(part)
+    rows = np.flatnonzero(np.isin(np.array(kept["group"].to_pylist(), dtype=object), list(redo)))
+    place = np.arange(kept.num_rows)
+    place[rows] = kept.num_rows + np.arange(rows.size)
+    table = pa.concat_tables([kept, _judged(part.path, rows, finder, aside)]).take(pa.array(place))
+    return table, rows.size
+
+
+def _judged(path: Path, rows: np.ndarray, finder: Finder, aside: Path) -> pa.Table:
+    """These rows of a part, judged, written, and examined as they were written."""
+    found = _in_batches(finder.find(_rows(path, rows)))
+    batches = [pa.RecordBatch.from_pylist(batch, schema=FOUND_SEQUENCES) for batch in found]
+    _write(pa.Table.from_batches(batches, FOUND_SEQUENCES), aside)
+    written = pq.read_table(aside)
+    as_rows = (row for batch in written.to_batches(_BATCH) for row in batch.to_pylist())
+    examined = list(finder.examine(as_rows, _rows(path, rows)))
+    agrees = pa.array([e.text_agrees for e in examined], pa.bool_())
+    gaps = pa.array([e.count_gap for e in examined], pa.int32())
+    tokens = pc.list_value_length(written["output_ids"])
+    return pa.table([*written.columns[:-3], tokens, agrees, gaps], FOUND_SEQUENCES)
+
+
+def _rows(path: Path, rows: np.ndarray) -> Iterator[dict[str, Any]]:
+    first = 0
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for batch in file.iter_batches(batch_size=_BATCH):
+            here = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
+            yield from batch.take(pa.array(here)).to_pylist()
+            first += batch.num_rows
+
+
+def _in_batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while batch := list(islice(rows, _BATCH)):
+        yield batch
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, compression="zstd", use_dictionary=repeating(table.schema), write_page_checksum=True)

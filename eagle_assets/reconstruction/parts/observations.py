@@ -1,0 +1,163 @@
+"""Calibration on what is stored: of each part of `raw_responses` the observations of a few responses are kept.
+
+Which responses these are depends on their names alone, so that a part has to be looked at once: of a group that has
+doubled, every second one falls out of the sample, and none comes in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eagle_assets.durability import write_atomically
+from eagle_assets.lake.kept import Part
+from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.wire import as_dict
+from eagle_assets.reconstruction.calibrating.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
+from eagle_assets.reconstruction.calibrating.observation import Observation
+from eagle_assets.reconstruction.encoding import EncodedTexts
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.files.sampling import MOST_OF_A_GROUP
+from eagle_assets.reconstruction.prompts import PromptObservation, calibrate_prompts, kind_of
+from eagle_assets.reconstruction.reconstruct import observed_in
+from eagle_assets.reconstruction.search.deployments import Samples, sample_kind, with_servers
+from eagle_assets.reconstruction.stored import exchange_of_row
+
+MOST_PROMPTS_OF_A_GROUP = 64
+"""Rendered prompts of a group that are enough to see how a provider renders them."""
+
+_BATCH = 256
+_KEYS = ["exchange_id", "provider", "request"]
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One response of a sample. `place` is what its name is to the sample: a number like a throw of dice.
+
+    The `exchange` itself is there where its prompt is and it can tell servers apart.
+    """
+
+    place: int
+    group: str
+    exchange_id: str
+    order: float
+    observation: Observation | None
+    prompt: PromptObservation | None = None
+    exchange: Exchange | None = None
+
+
+class PartObservations(msgspec.Struct, frozen=True):
+    """A part: how many responses of each group it holds, and what was seen in those whose places are multiples of the
+    group's stride, in the prompts of those whose places are multiples of that of `rendered`."""
+
+    sizes: dict[str, int]
+    strides: dict[str, int] = {}
+    rendered: dict[str, int] = {}
+    seen: tuple[Seen, ...] = ()
+
+    def holds(self, strides: Mapping[str, int], rendered: Mapping[str, int]) -> bool:
+        """Whether it is enough for these strides: powers of two, so that what is seen for one is for twice it too."""
+        return all(
+            group in mine and mine[group] <= wanted[group]
+            for mine, wanted in ((self.strides, strides), (self.rendered, rendered))
+            for group in self.sizes
+        )
+
+
+def calibrate_parts(
+    parts: Sequence[Part],
+    decided: Arbitrations = MappingProxyType({}),
+    on_part: Callable[[], object] = lambda: None,
+) -> Calibration:
+    """The calibration that the responses of all parts lead to, at most some hundreds of each group looked at.
+
+    What was seen in a part is kept beside it. The order of the parts does not matter.
+    """
+    of_part = [_kept(part) or PartObservations(_sizes(part.path)) for part in parts]
+    sizes: Counter[str] = Counter()
+    for observed in of_part:
+        sizes.update(observed.sizes)
+    strides = {group: _stride(size, MOST_OF_A_GROUP) for group, size in sizes.items()}
+    rendered = {group: _stride(size, MOST_PROMPTS_OF_A_GROUP) for group, size in sizes.items()}
+    seen: list[Seen] = []
+    for part, observed in zip(parts, of_part, strict=True):
+        if not observed.holds(strides, rendered):
+            looked_at = tuple(_observe(part.path, strides, rendered))
+            observed = PartObservations(observed.sizes, strides, rendered, looked_at)
+            write_atomically(part.kept, msgspec.msgpack.encode(observed))
+        seen += [one for one in observed.seen if one.place % strides[one.group] == 0]
+        on_part()
+    seen = [one if one.place % rendered[one.group] == 0 else _without_prompt(one) for one in seen]
+    seen.sort(key=lambda one: (one.order, one.exchange_id))
+    prompts = calibrate_prompts(one.prompt for one in seen if one.prompt is not None)
+    calibration = calibrate_observations((o.observation for o in seen if o.observation is not None), prompts, decided)
+    return with_servers(calibration, _samples(seen))
+
+
+def _samples(seen: Iterable[Seen]) -> Samples:
+    samples = Samples()
+    for one in seen:
+        if one.exchange is not None and (kind := sample_kind(read(one.exchange))) is not None:
+            samples.add(kind, one.exchange)
+    return samples
+
+
+def _kept(part: Part) -> PartObservations | None:
+    try:
+        return msgspec.msgpack.decode(part.kept.read_bytes(), type=PartObservations)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _stride(size: int, most: int) -> int:
+    """A power of two, so that a larger group's sample is a part of what its sample was before."""
+    return 1 << (max(0, size - 1) // most).bit_length()
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    return dict(Counter(_group(row) for batch in _batches(path, _KEYS) for row in batch.to_pylist()))
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    """Provider, model, kind of prompt, streamed or not: as far as can be told without reading the body."""
+    request = as_dict(msgspec.json.decode(row["request"]))
+    return f"{row['provider']} {request.get('model')} {kind_of(request)} {bool(request.get('stream'))}"
+
+
+def _place(exchange_id: str) -> int:
+    return int.from_bytes(hashlib.blake2b(exchange_id.encode(), digest_size=7).digest())
+
+
+def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]) -> Iterator[Seen]:
+    for batch in _batches(path):
+        keys = [(row, _place(row["exchange_id"]), _group(row)) for row in batch.select(_KEYS).to_pylist()]
+        taken = [number for number, (_, place, group) in enumerate(keys) if place % strides[group] == 0]
+        rows = batch.take(pa.array(taken, pa.int64())).to_pylist()
+        for number, row in zip(taken, rows, strict=True):
+            reading = read(exchange_of_row(row))
+            if reading.unusable or reading.situation is None:
+                continue
+            _, place, group = keys[number]
+            is_rendered = place % rendered[group] == 0
+            observation, prompt = observed_in(reading, is_rendered, EncodedTexts(reading.situation.target.vocabulary))
+            exchange = reading.exchange if is_rendered and sample_kind(reading) is not None else None
+            yield Seen(place, group, row["exchange_id"], reading.exchange.order, observation, prompt, exchange)
+
+
+def _without_prompt(one: Seen) -> Seen:
+    observation = None if one.observation is None else replace(one.observation, prompt_offset=None)
+    return Seen(one.place, one.group, one.exchange_id, one.order, observation)
+
+
+def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterable[pa.RecordBatch]:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        yield from file.iter_batches(batch_size=_BATCH, columns=columns)

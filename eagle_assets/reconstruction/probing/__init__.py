@@ -1,0 +1,1 @@
+"""Prompts whose answers tell rival conventions apart, and the decision on what came."""

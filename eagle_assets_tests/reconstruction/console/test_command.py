@@ -1,0 +1,134 @@
+"""`eagle-assets reconstruct` as a process: a line for each line, in order, whatever the lines hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagle_assets.reconstruction.console import command
+from eagle_assets.reconstruction.console.command import reconstruct_files
+from eagle_assets.reconstruction.files import sampling
+from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM
+from eagle_assets_tests.reconstruction.served_exchanges import document, some_outputs
+
+KEYS = {"exchange_id", "verdict", "output_ids", "prompt_ids", "reasons", "evidence", "candidates"}
+
+
+def reconstruct(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("eagle-assets")), "reconstruct", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def written(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def said(result: dict[str, Any]) -> tuple[Any, ...]:
+    return result["exchange_id"], result["verdict"], result["output_ids"], result["reasons"], len(result["candidates"])
+
+
+def answers(count: int, seed: int = 1) -> list[bytes]:
+    lines = []
+    for provider, convention in (("Lakeside", VERBATIM), ("Harbour", BLANKS_ROUND_ADDED_TOKENS)):
+        for streamed in (False, True):
+            for number, truth in enumerate(some_outputs(count, seed, streamed)):
+                name = f"{provider}-{streamed}-{number}"
+                lines.append(json.dumps(document(truth, convention, name, provider)).encode())
+    return lines
+
+
+def test_a_line_for_each_line_in_order_with_malformed_ones_among_them(tmp_path: Path) -> None:
+    malformed = [
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b"7",
+        b'{"exchange_id": 5}',
+        b'{"exchange_id": "odd", "body": 5}',
+        b'{"a":' * 5000,
+    ]
+    lines = answers(6)
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    mixed = [line for pair in zip(malformed, lines, strict=False) for line in pair] + lines[len(malformed) :]
+    file.write_bytes(b"\n".join(mixed))
+    run = reconstruct(file, "-o", out)
+    assert run.returncode == 0, run.stderr
+    results = written(out)
+    assert len(results) == len(mixed)
+    assert all(result.keys() == KEYS for result in results)
+    for line, result in zip(mixed, results, strict=True):
+        if line in malformed:
+            assert (result["verdict"], result["output_ids"]) == ("unusable", None)
+            assert "malformed line" in " ".join(result["reasons"])
+        else:
+            assert result["exchange_id"] == json.loads(line)["exchange_id"]
+            assert result["verdict"] != "unusable"
+    assert results[10]["exchange_id"] == "odd"
+    assert "Traceback" not in run.stderr
+
+
+def test_a_kept_calibration_gives_the_same_verdicts(tmp_path: Path) -> None:
+    file, first, again, alone = (tmp_path / f"{name}.jsonl" for name in ("in", "first", "again", "alone"))
+    calibration = tmp_path / "calibration.json"
+    lines = answers(14)
+    file.write_bytes(b"\n".join(lines))
+    assert reconstruct(file, "-o", first, "--save-calibration", calibration).returncode == 0
+    assert reconstruct(file, "-o", again, "--calibration", calibration).returncode == 0
+    assert [said(result) for result in written(first)] == [said(result) for result in written(again)]
+    # With it, a single answer is judged as it was among the others.
+    file.write_bytes(lines[0])
+    assert reconstruct(file, "-o", alone, "--calibration", calibration).returncode == 0
+    assert said(written(alone)[0]) == said(written(first)[0])
+    assert written(alone)[0]["verdict"] == "consistent"
+
+
+def test_several_files_are_one_input(tmp_path: Path) -> None:
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    out = tmp_path / "out.jsonl"
+    lines = answers(4)
+    files[0].write_bytes(b"\n".join(lines[:5]) + b"\n\n")
+    files[1].write_bytes(b"\n".join(lines[5:]) + b"\n")
+    assert reconstruct(*files, "-o", out).returncode == 0
+    assert [result["exchange_id"] for result in written(out)] == [json.loads(line)["exchange_id"] for line in lines]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n"])
+def test_an_empty_file_gives_an_empty_one(tmp_path: Path, content: bytes) -> None:
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file.write_bytes(content)
+    assert reconstruct(file, "-o", out).returncode == 0
+    assert out.read_bytes() == b""
+
+
+def test_mistakes_of_the_user_are_a_sentence(tmp_path: Path) -> None:
+    file, out, wrong = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "calibration.json"
+    file.write_bytes(answers(1)[0])
+    wrong.write_text('{"groups": 5}')
+    for arguments in ((tmp_path / "none.jsonl", "-o", out), (file, "-o", out, "--calibration", wrong)):
+        run = reconstruct(*arguments)
+        assert run.returncode != 0
+        assert "Traceback" not in run.stderr
+        assert run.stderr.strip()
+        assert not out.exists()
+
+
+def test_workers_say_what_one_process_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, alone, shared = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "alone", tmp_path / "shared"
+    lines = answers(12)
+    deep = json.loads(lines[0])
+    deep["request"]["metadata"] = json.loads("[" * 490 + "]" * 490)  # deeper than a process can hand to another
+    lines[0] = json.dumps(deep).encode()
+    files[0].write_bytes(b"\n\n".join([b"{", *lines[:30]]))
+    files[1].write_bytes(b"\n".join([*lines[30:], b"malformed"]))
+    reconstruct_files(files, alone, None, None)
+    monkeypatch.setattr(command, "_WORTH_WORKERS", 0)
+    monkeypatch.setattr(sampling, "_LINES_OF_A_PIECE", 7)
+    reconstruct_files(files, shared, None, None)
+    assert shared.read_bytes() == alone.read_bytes()
+    assert len(written(shared)) == len(lines) + 2
+    assert written(shared)[-1]["exchange_id"] == "b.jsonl:19"
