@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from eagle_assets.report.svg import escaped
 
 MOST_CHARACTERS = 1_000
 _WIDTH = 370  # pixels; a wider one is cut off on the page of an asset
@@ -47,7 +48,7 @@ def shares(rows: Sequence[tuple[str, float]]) -> str:
     for place, (words, share) in enumerate(rows):
         y = 44 * place
         parts += _bar(0, y, _WIDTH, _EMPTY) + _bar(0, y, round(_WIDTH * min(max(share, 0.0), 1.0)), _FULL)
-        parts += f"<text y='{y + 35}'>{escape(words[:60])}</text>"
+        parts += f"<text y='{y + 35}'>{escaped(words[:60])}</text>"
     return _markdown(44 * len(rows), parts)
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from html import escape
 
 INK, FAINT, GRID = "#1f2328", "#59636e", "#d8dee4"
 FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
+
+
+_NOT_IN_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escaped(words: str) -> str:
+    """Words as they may stand in a picture; characters that XML cannot hold become U+FFFD."""
+    return escape(_NOT_IN_XML.sub("\ufffd", words))
 
 
 def text(
@@ -16,13 +25,13 @@ def text(
     weight = " font-weight='600'" if bold else ""
     return (
         f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' text-anchor='{anchor}' fill='{colour}'{weight}>"
-        f"{escape(words)}</text>"
+        f"{escaped(words)}</text>"
     )
 
 
 def box(x: float, y: float, width: float, height: float, colour: str, tip: str = "", border: str = "none") -> str:
     """A rectangle; `tip` shows when the mouse is over it."""
-    title = f"<title>{escape(tip)}</title>" if tip else ""
+    title = f"<title>{escaped(tip)}</title>" if tip else ""
     return (
         f"<rect x='{x:.1f}' y='{y:.1f}' width='{max(width, 0):.1f}' height='{height:.1f}' fill='{colour}' "
         f"stroke='{border}'>{title}</rect>"
@@ -44,7 +53,7 @@ def picture(width: float, height: float, title: str, parts: list[str]) -> str:
     """The whole picture, on white, so that it can be read in a dark page too."""
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' "
-        f"height='{height:.0f}' role='img' aria-label='{escape(title)}' {FONT}>"
+        f"height='{height:.0f}' role='img' aria-label='{escaped(title)}' {FONT}>"
         f"{box(0, 0, width, height, '#ffffff')}{text(16, 26, title, 15, bold=True)}{''.join(parts)}</svg>"
     )
 

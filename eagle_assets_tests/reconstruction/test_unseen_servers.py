@@ -171,6 +171,25 @@ def test_the_same_answers_unchanged_are_trusted() -> None:
     assert sum(trusted) >= 0.98 * len(trusted)
 
 
+def test_counts_that_always_fit_are_believed_where_the_other_providers_do_too() -> None:
+    """A model that leaves the canonical path as good as never opens no count anywhere."""
+
+    def trusted(*providers: str) -> int:
+        lines = []
+        for number, truth in enumerate(truth for truth in truths() for _ in providers):
+            provider = providers[number % len(providers)]
+            line = document(truth, VERBATIM, f"{provider}{number}", provider)
+            body = json.loads(line["body"])
+            on_texts(str.strip)(body, truth, Random(1))
+            counts_what_it_encodes(body, truth, Random(1))
+            lines.append(exchange_of({**line, "body": json.dumps(body)}, number))
+        results = reconstruct(lines, calibrate(lines))
+        return sum("count_may_be_of_the_text" not in result.reasons for result in results)
+
+    assert trusted("Lakeside") < 0.2 * ANSWERS
+    assert trusted("Lakeside", "Harbour", "Tundra") > 0.9 * 3 * ANSWERS
+
+
 def test_ids_that_now_and_then_are_no_encoding_are_exact_always() -> None:
     def gives_its_own(body: Body, truth: Truth, rng: Random) -> None:
         body["choices"][0]["token_ids"] = truth.ids

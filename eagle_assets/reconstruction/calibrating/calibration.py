@@ -53,7 +53,7 @@ MAX_UNMEASURED_ERROR = 0.05
 
 _ENCODES_AGAIN = 0.05  # share of providers that encode what they send, to count or to give it, for all that is known
 _WRONG_BY_ENCODING = 0.5  # share of what these send that says something else than was generated
-_DEPARTURES = 0.02  # share of outputs off the canonical path by their count (FACTS 2 and 5: 2 of 64, of which 5 in 8)
+_DEPARTURES = 1.25, 64.0  # outputs off the canonical path by their count, of how many (FACTS 2 and 5: 5 in 8 of 2)
 _ENOUGH_TO_TELL_DEPARTURES = 30  # counted responses
 
 _ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT = 5, 0.05  # responses that it alone explains
@@ -171,38 +171,49 @@ class Calibration:
     departed: Mapping[str, Departed] = field(default_factory=dict)
 
     def counts_its_texts(self, group: GroupCalibration) -> bool:
-        """Whether a provider's counts are likelier to be of the texts that it sends than of the generated ids.
+        """Whether a provider's counts are likelier to be of the texts that it sends than of the generated ids, and it
+        may have taken white space from these.
 
         Such counts say nothing of the ids, and always close; others do not where the model left the canonical path, as
         it does now and then at other providers.
         """
+        if not group.places_that_may_lose:
+            return False
         of_all = self._of_all_models(group)
         if of_all.counted[False] == of_all.closed[False]:
             group = of_all
         always = [group.counted[calls] for calls in (False, True) if group.counted[calls] == group.closed[calls] > 0]
         if not always or (group.counted[False] > group.closed[False]):
             return False
-        return self._encoded_again(sum(always)) > 0.5
+        return self._encoded_again(group.provider, sum(always)) > 0.5
 
     def given_ids_error(self, group: GroupCalibration) -> float:
         """Probability that ids which a provider gives, and which an encoder would give too, are an encoding of its
         texts, and wrong."""
         of_all = self._of_all_models(group)
-        return _WRONG_BY_ENCODING * self._encoded_again(max(g.ids_given.get("encoded", 0) for g in (group, of_all)))
+        encoded = max(g.ids_given.get("encoded", 0) for g in (group, of_all))
+        return _WRONG_BY_ENCODING * self._encoded_again(group.provider, encoded)
 
     def _of_all_models(self, group: GroupCalibration) -> GroupCalibration:
         return self.groups.get(("", group.provider, group.streamed), group)
 
-    def _encoded_again(self, canonical: int) -> float:
+    def _encoded_again(self, provider: str, canonical: int) -> float:
         """Probability that a provider encodes what it sends, after so many responses of which none shows that the model
-        left the canonical path, as it does now and then at other providers."""
-        shares = [
-            1 - sum(other.closed) / sum(other.counted)
-            for other in self.groups.values()
-            if sum(other.counted) >= _ENOUGH_TO_TELL_DEPARTURES and other.closed != other.counted
-        ]
-        if_generated = (1 - max(_DEPARTURES, min(shares, default=0.0))) ** canonical
+        left the canonical path."""
+        if_generated = (1 - self._departures_elsewhere(provider)) ** canonical
         return _ENCODES_AGAIN / (_ENCODES_AGAIN + if_generated * (1 - _ENCODES_AGAIN))
+
+    def _departures_elsewhere(self, provider: str) -> float:
+        """Share of outputs whose count shows that the model left the canonical path, where fewest do among the other
+        providers: at some of these, lost white space opens counts too."""
+        shown, of = _DEPARTURES
+        others = [group for (model, name, _), group in self.groups.items() if not model and name != provider]
+        shares = [
+            (shown + sum(group.counted) - sum(group.closed)) / (of + sum(group.counted))
+            for group in others
+            if sum(group.counted) >= _ENOUGH_TO_TELL_DEPARTURES
+        ]
+        return min(shares, default=shown / of)
 
     @property
     def decided(self) -> Arbitrations:
