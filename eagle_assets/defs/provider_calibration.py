@@ -142,6 +142,8 @@ def _table(endpoints: "tuple[Endpoint, ...]", allowed: "tuple[Endpoint, ...]") -
             "$ a million, prompt and answer": f"{e.price.prompt * 1e6:g}, {e.price.completion * 1e6:g}",
             "most tokens": e.max_completion_tokens or 0,
             "may answer": "yes" if e in allowed else "no",
+            "context": e.context_tokens or 0,
+            "gives token bytes": "yes" if "logprobs" in e.supported_parameters else "no",
         }
         for e in endpoints
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.encoding_again import counts_its_texts, given_ids_error
 from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.verdict import Exposure, Reconstruction
 
@@ -37,13 +38,13 @@ class Weight:
 def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:
     """What an exposure weighs in a group, for a model by its target's name."""
     if exposure.given:
-        error = round(calibration.given_ids_error(group), 4)
+        error = round(given_ids_error(calibration, group), 4)
         return Weight(error, "given_ids_may_be_encoded" if error > MAX_ERROR_OF_A_RESPONSE else None)
     errors = _errors(exposure, calibration, group, model, at_most=False)
     error = round(_of_any(errors) + group.unmeasured_error(exposure.has_calls), 4)
     if exposure.other_segmentation:
         error = round(error + OTHER_SEGMENTATION_ERROR, 4)
-    if calibration.counts_its_texts(group):
+    if counts_its_texts(calibration, group):
         return Weight(error, "count_may_be_of_the_text")
     at_most = _of_any(_errors(exposure, calibration, group, model, at_most=True))
     cause = max(errors, key=lambda cause: errors[cause]) if at_most > MAX_ERROR_OF_A_RESPONSE else None

@@ -51,11 +51,6 @@ from eagle_assets.serving.convention import Edge
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
 
-_ENCODES_AGAIN = 0.05  # share of providers that encode what they send, to count or to give it, for all that is known
-_WRONG_BY_ENCODING = 0.5  # share of what these send that says something else than was generated
-_DEPARTURES = 1.25, 64.0  # outputs off the canonical path by their count, of how many (FACTS 2 and 5: 5 in 8 of 2)
-_ENOUGH_TO_TELL_DEPARTURES = 30  # counted responses
-
 _ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT = 5, 0.05  # responses that it alone explains
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
@@ -66,8 +61,8 @@ class GroupCalibration:
     """What the responses of one (model, provider, streamed) say; `model` is "" for all models together.
 
     `counted` and `closed` are responses without and with tool calls, `measured` those of the closed ones that rates are
-    measured on (`settled`). `kept` are the edges at which white space of
-    the model's was seen, so that none is taken away there. `losses` are measured per edge and LOSABLE.
+    measured on (`settled`). `kept` are the edges at which white space of the model's was seen, so that none is taken
+    away there. `losses` are measured per edge and LOSABLE.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
     send a model's responses to the letter, where there are any; `parts_seen` are the kinds of tokens ending inside a
@@ -169,51 +164,6 @@ class Calibration:
     index_shifts: Mapping[IndexRisk, Rate] = field(default_factory=dict)
     written: Mapping[str, Mapping[Place, Rates]] = field(default_factory=dict)
     departed: Mapping[str, Departed] = field(default_factory=dict)
-
-    def counts_its_texts(self, group: GroupCalibration) -> bool:
-        """Whether a provider's counts are likelier to be of the texts that it sends than of the generated ids, and it
-        may have taken white space from these.
-
-        Such counts say nothing of the ids, and always close; others do not where the model left the canonical path, as
-        it does now and then at other providers.
-        """
-        if not group.places_that_may_lose:
-            return False
-        of_all = self._of_all_models(group)
-        if of_all.counted[False] == of_all.closed[False]:
-            group = of_all
-        always = [group.counted[calls] for calls in (False, True) if group.counted[calls] == group.closed[calls] > 0]
-        if not always or (group.counted[False] > group.closed[False]):
-            return False
-        return self._encoded_again(group.provider, sum(always)) > 0.5
-
-    def given_ids_error(self, group: GroupCalibration) -> float:
-        """Probability that ids which a provider gives, and which an encoder would give too, are an encoding of its
-        texts, and wrong."""
-        of_all = self._of_all_models(group)
-        encoded = max(g.ids_given.get("encoded", 0) for g in (group, of_all))
-        return _WRONG_BY_ENCODING * self._encoded_again(group.provider, encoded)
-
-    def _of_all_models(self, group: GroupCalibration) -> GroupCalibration:
-        return self.groups.get(("", group.provider, group.streamed), group)
-
-    def _encoded_again(self, provider: str, canonical: int) -> float:
-        """Probability that a provider encodes what it sends, after so many responses of which none shows that the model
-        left the canonical path."""
-        if_generated = (1 - self._departures_elsewhere(provider)) ** canonical
-        return _ENCODES_AGAIN / (_ENCODES_AGAIN + if_generated * (1 - _ENCODES_AGAIN))
-
-    def _departures_elsewhere(self, provider: str) -> float:
-        """Share of outputs whose count shows that the model left the canonical path, where fewest do among the other
-        providers: at some of these, lost white space opens counts too."""
-        shown, of = _DEPARTURES
-        others = [group for (model, name, _), group in self.groups.items() if not model and name != provider]
-        shares = [
-            (shown + sum(group.counted) - sum(group.closed)) / (of + sum(group.counted))
-            for group in others
-            if sum(group.counted) >= _ENOUGH_TO_TELL_DEPARTURES
-        ]
-        return min(shares, default=shown / of)
 
     @property
     def decided(self) -> Arbitrations:
