@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from eagle_assets.targets.vocabulary import Vocabulary
 
@@ -20,20 +22,16 @@ def is_canonical(ids: Sequence[int], vocabulary: Vocabulary) -> bool | None:
     return True
 
 
-def with_canonical(rows: Iterable[dict[str, Any]], vocabulary: Vocabulary) -> Iterator[dict[str, Any]]:
-    """Rows of TOKEN_SEQUENCES with `canonical`: said of `exact` ones only, as all others are taken for canonical."""
-    for row in rows:
-        known = row["verdict"] == "exact" and row["output_ids"] is not None
-        yield {**row, "canonical": is_canonical(row["output_ids"], vocabulary) if known else None}
+def with_canonical(row: dict[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
+    """A row of TOKEN_SEQUENCES with `canonical`: said of `exact` ones only, as all others are taken for canonical."""
+    known = row["verdict"] == "exact" and row["output_ids"] is not None
+    return {**row, "canonical": is_canonical(row["output_ids"], vocabulary) if known else None}
 
 
 def _between_markers(ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[list[int]]:
-    span: list[int] = []
-    for token in ids:
-        if token < vocabulary.ordinary_size:
-            span.append(token)
-        elif span:
-            yield span
-            span = []
-    if span:
-        yield span
+    array, start = np.asarray(ids), 0
+    rest = array.tolist()
+    for marker in [*np.flatnonzero(array >= vocabulary.ordinary_size).tolist(), len(rest)]:
+        if start < marker:
+            yield rest[start:marker]
+        start = marker + 1

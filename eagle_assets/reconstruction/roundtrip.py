@@ -30,6 +30,9 @@ class Roundtrip:
     count_gap: int | None
 
 
+NOTHING_AGREES = Roundtrip(False, None)
+
+
 def hypotheses_by_name(calibration: Calibration) -> dict[str, Hypothesis]:
     """Every convention that survived for some provider, now or before it changed."""
     before = (group for eras in calibration.earlier.values() for _, group in eras)
@@ -56,12 +59,12 @@ def serve_again(
         return Roundtrip(agrees_with_message(ids, reading), None if counted is None else counted - len(ids))
     hypothesis = hypotheses.get(convention)
     if hypothesis is None or reading.situation is None:
-        return Roundtrip(False, None)
+        return NOTHING_AGREES
     served_by, vocabulary = convention_of(hypothesis), reading.situation.target.vocabulary
     try:
         output = parse_output(ids, reading.situation)
     except NotInGrammar:
-        return Roundtrip(False, None)
+        return NOTHING_AGREES
     texts = output.over(lambda segment: vocabulary.decode(segment).decode("utf-8", "replace"))
     response, message = reading.response, served_by.message(texts, reading.situation)
     shown = (response.reasoning or "", response.content or "")

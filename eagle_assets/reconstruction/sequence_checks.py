@@ -14,15 +14,16 @@ from sys import intern
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from eagle_assets.lake.audit import Check
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
-from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.own.local import contradiction, response_in
-from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
+from eagle_assets.reconstruction.roundtrip import NOTHING_AGREES, Roundtrip, hypotheses_by_name, serve_again
 from eagle_assets.reconstruction.sequences import residual_error
-from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
+from eagle_assets.targets.packed import PackedIds
 from eagle_assets.targets.target import Target
 
 # Above this share the known conventions do not explain how this dataset was served, whatever the rest looks like.
@@ -47,35 +48,37 @@ class Examined:
         return self.verdict in TRUSTED
 
 
-def examine_bought(
-    sequences: Iterable[Mapping[str, Any]], responses: Iterable[dict[str, Any]], calibration: Calibration
-) -> Iterator[Examined]:
-    """Serve every trusted sequence again. Raises ValueError where the rows are not of the same exchanges in order."""
+def examine_bought(found: pa.RecordBatch, readings: Sequence[Reading], calibration: Calibration) -> Iterator[Roundtrip]:
+    """Serve every sequence that would be trusted again; the others agree with nothing. Both are of the same exchanges,
+    in order."""
     hypotheses = hypotheses_by_name(calibration)
-    for sequence, response in _paired(sequences, responses):
-        evidence = msgspec.json.decode(sequence["evidence"])
-        text_agrees, count_gap = False, None
-        if sequence["verdict"] in TRUSTED:
-            reading = read(exchange_of_row(response))
-            convention = None if "ids_from" in evidence else evidence.get("convention", "")
-            servers = evidence.get("servers", ())
-            again = serve_again(reading, sequence["output_ids"], convention, hypotheses, servers)
-            text_agrees, count_gap = again.text_agrees, again.count_gap
-        yield _examined(sequence, text_agrees, count_gap, residual_error(sequence))
+    said = (found[name].to_pylist() for name in ("exchange_id", "verdict", "evidence"))
+    for exchange_id, verdict, text, ids, reading in zip(*said, found["output_ids"], readings, strict=True):
+        if reading.exchange.exchange_id != exchange_id:
+            raise ValueError(f"sequence {exchange_id} stands beside response {reading.exchange.exchange_id}")
+        if verdict not in TRUSTED:
+            yield NOTHING_AGREES
+            continue
+        evidence = msgspec.json.decode(text)
+        convention = None if "ids_from" in evidence else evidence.get("convention", "")
+        given = PackedIds(ids.values.to_numpy().tobytes())
+        yield serve_again(reading, given, convention, hypotheses, evidence.get("servers", ()))
 
 
 def examine_local(
-    sequences: Iterable[Mapping[str, Any]], responses: Iterable[dict[str, Any]], target: Target
-) -> Iterator[Examined]:
-    """Hold every sequence of a local dataset against the line of the file that it came from."""
-    for sequence, response in _paired(sequences, responses):
+    found: Iterable[Mapping[str, Any]], responses: Iterable[dict[str, Any]], target: Target
+) -> Iterator[Roundtrip]:
+    """Hold every sequence of a local dataset against the line of the file that it came from; both in order."""
+    for sequence, response in zip(found, responses, strict=True):
+        if sequence["exchange_id"] != response["exchange_id"]:
+            raise ValueError(f"sequence {sequence['exchange_id']} stands beside response {response['exchange_id']}")
         if sequence["verdict"] == "unusable" and sequence["output_ids"] is None:
-            yield _examined(sequence, text_agrees=False, count_gap=None, error=0.0)
+            yield NOTHING_AGREES
             continue
         row = response_in(response)
         same = (sequence["output_ids"], sequence["prompt_ids"]) == (row.output_ids, row.prompt_ids)
         agrees = same and contradiction(row, target) is None
-        yield _examined(sequence, agrees, sequence["completion_tokens"] - len(row.output_ids), 0.0)
+        yield Roundtrip(agrees, sequence["completion_tokens"] - len(row.output_ids))
 
 
 def examined_again(sequences: Iterable[Mapping[str, Any]], findings: Iterable[Mapping[str, Any]]) -> Iterator[Examined]:
@@ -172,27 +175,6 @@ def counts_of(examined: Sequence[Examined]) -> dict[str, float]:
     verdicts = Counter(e.verdict for e in examined)
     tokens = sum(e.tokens for e in examined if e.trusted)
     return {**{verdict: verdicts[verdict] for verdict in VERDICTS}, "trusted_tokens": tokens}
-
-
-def _examined(sequence: Mapping[str, Any], text_agrees: bool, count_gap: int | None, error: float) -> Examined:
-    return Examined(
-        exchange_id=sequence["exchange_id"],
-        provider=sequence["provider"],
-        verdict=sequence["verdict"],
-        tokens=len(sequence["output_ids"] or ()),
-        text_agrees=text_agrees,
-        count_gap=count_gap,
-        residual_error=error,
-    )
-
-
-def _paired(
-    sequences: Iterable[Mapping[str, Any]], responses: Iterable[dict[str, Any]]
-) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-    for sequence, response in zip(sequences, responses, strict=True):
-        if sequence["exchange_id"] != response["exchange_id"]:
-            raise ValueError(f"sequence {sequence['exchange_id']} stands beside response {response['exchange_id']}")
-        yield sequence, response
 
 
 def _named(examined: Sequence[Examined]) -> tuple[dict[str, Any], ...]:

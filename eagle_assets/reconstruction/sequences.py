@@ -16,6 +16,7 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.reconstruct import calibrate, findings, reconstruct
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -45,22 +46,26 @@ def sequence_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> I
     """Rows of RAW_RESPONSES as rows of TOKEN_SEQUENCES, in order; holds one batch at a time."""
     rows, again = tee(rows)
     for row, reconstruction in zip(rows, reconstruct(map(exchange_of_row, again), calibration), strict=True):
-        yield _sequence_row(row, reconstruction)
+        ids = reconstruction.output_ids
+        yield {**_sequence_row(row, reconstruction), "output_ids": None if ids is None else list(ids)}
 
 
-def found_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> Iterator[dict[str, Any]]:
-    """Rows of RAW_RESPONSES as rows of FOUND_SEQUENCES, in order and before they are weighed; holds one batch."""
+def found_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> Iterator[tuple[dict[str, Any], Reading]]:
+    """Rows of RAW_RESPONSES as rows of FOUND_SEQUENCES, in order and before they are weighed, `output_ids` being an
+    array, each with what its response was read as; holds one batch."""
     rows, again = tee(rows)
     for row, (reading, found) in zip(rows, findings(map(exchange_of_row, again), calibration), strict=True):
         exposure, known = found.exposure, reading.situation is not None
-        yield {
+        said = {
             **_sequence_row(row, found),
+            "output_ids": None if found.output_ids is None else np.asarray(found.output_ids, dtype=np.int32),
             "group": group_name((reading.target_name, reading.provider or "", reading.response.streamed))
             if known
             else None,
             "order": reading.exchange.order,
             "exposure": None if exposure is None else msgspec.json.encode(exposure).decode(),
         }
+        yield said, reading
 
 
 def group_name(key: GroupKey) -> str:
@@ -91,6 +96,7 @@ def residual_error(row: Mapping[str, Any]) -> float:
 
 
 def _sequence_row(row: dict[str, Any], reconstruction: Reconstruction) -> dict[str, Any]:
+    """All columns but `output_ids`."""
     # What cannot be used has no evidence to take the server's figures from, so it is read once more.
     seen = reconstruction.evidence or _figures(exchange_of_row(row))
     counted, ids = seen.get("completion_tokens"), reconstruction.output_ids
@@ -102,7 +108,6 @@ def _sequence_row(row: dict[str, Any], reconstruction: Reconstruction) -> dict[s
         "model": reconstruction.model,
         "streamed": seen["streamed"],
         "verdict": reconstruction.verdict,
-        "output_ids": None if ids is None else list(ids),
         "prompt_ids": reconstruction.prompt_ids,
         "reasons": list(reconstruction.reasons),
         "evidence": msgspec.json.encode(reconstruction.evidence).decode(),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from eagle_assets.serving.served import Situation
 from eagle_assets.targets.packed import PackedIds
 from eagle_assets.targets.target import Markers
@@ -119,6 +121,7 @@ def parse_output(ids: Sequence[int], situation: Situation) -> Output[Ids]:
     markers = situation.target.markers
     first_special = situation.target.vocabulary.ordinary_size
     rest = list(ids)
+    specials = np.flatnonzero(np.asarray(ids) >= first_special).tolist()
     stopped = bool(rest) and rest[-1] == markers.stop
     if stopped:
         rest.pop()
@@ -127,7 +130,8 @@ def parse_output(ids: Sequence[int], situation: Situation) -> Output[Ids]:
         rest = rest[1:]
     reasoning, reasoning_closed = None, False
     if situation.thinking or think_begun:
-        end = next((i for i, token in enumerate(rest) if token >= first_special), len(rest))
+        inside = [place - think_begun for place in specials[think_begun:]]
+        end = inside[0] if inside else len(rest)
         reasoning_closed = end < len(rest) and rest[end] == markers.think_end
         reasoning, rest = tuple(rest[:end]), rest[end + reasoning_closed :]
     begin = rest.index(markers.section_begin) if markers.section_begin in rest else len(rest)
@@ -137,7 +141,7 @@ def parse_output(ids: Sequence[int], situation: Situation) -> Output[Ids]:
     section_closed = bool(section) and section[-1] == markers.section_end
     calls = _calls(section[1 : len(section) - section_closed], markers)
     output = Output(think_begun, reasoning, reasoning_closed, content, bool(section), calls, section_closed, stopped)
-    if any(token >= first_special for segment in output.segments() for token in segment):
+    if len(specials) != output.count_of_markers():
         raise NotInGrammar("a marker stands inside a text")
     return output
 

@@ -51,6 +51,9 @@ class PackedIds(Sequence[int]):
     def __getitem__(self, place: int | slice) -> int | list[int]:
         return self.tolist()[place]
 
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.uint32]:
+        return np.array(np.frombuffer(self.packed, dtype="<u4"), dtype, copy=copy)
+
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())
 

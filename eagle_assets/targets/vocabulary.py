@@ -150,8 +150,10 @@ class Vocabulary:
     def _bytes_of_id(self) -> dict[int, bytes]:
         return {**dict(enumerate(self.token_bytes)), **{i: text.encode() for i, text in self.special_text.items()}}
 
-    def decode(self, ids: Iterable[int]) -> bytes:
+    def decode(self, ids: Sequence[int]) -> bytes:
         """Bytes of a sequence, special tokens as their text. Raises VocabularyError if one is unknown."""
+        if ids and min(ids) >= 0 and max(ids) < self.ordinary_size:  # special tokens are nothing to splintr
+            return self._tokenizer.decode_bytes(ids)
         try:
             return b"".join(map(self._bytes_of_id.__getitem__, ids))
         except KeyError as missing:

@@ -16,6 +16,7 @@ import pytest
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
 from eagle_assets.reconstruction.console.show_command import find_in_home
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.parts import findings as part_findings
 from eagle_assets.reconstruction.verdict import TRUSTED
 from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, write_prompts
@@ -45,12 +46,12 @@ def materialised(instance: dg.DagsterInstance, asset: str, partition: str) -> in
     return len(records.records)
 
 
-def last_id_wrong(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def last_id_wrong(rows: Iterator[tuple[dict[str, Any], Reading]]) -> Iterator[tuple[dict[str, Any], Reading]]:
     """A fault in reconstruction: a wrong id in sequences that are trusted."""
-    for row in rows:
+    for row, reading in rows:
         if row["verdict"] in TRUSTED:
             row = {**row, "output_ids": [*row["output_ids"][:-2], 11, row["output_ids"][-1]]}
-        yield row
+        yield row, reading
 
 
 @pytest.fixture

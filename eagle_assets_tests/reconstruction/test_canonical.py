@@ -27,4 +27,4 @@ def test_other_ids_of_the_same_text_are_not() -> None:
 
 def test_only_of_exact_sequences_is_it_said() -> None:
     rows = [{"verdict": v, "output_ids": ids} for v, ids in [("exact", [19180]), ("consistent", [19180])]]
-    assert [row["canonical"] for row in with_canonical(rows, VOCABULARY)] == [True, None]
+    assert [with_canonical(row, VOCABULARY)["canonical"] for row in rows] == [True, None]

@@ -27,8 +27,10 @@ from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 from eagle_assets.reconstruction.canonical import with_canonical
 from eagle_assets.reconstruction.decisive import decisive_facts
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.own.local import sequence_row
-from eagle_assets.reconstruction.sequence_checks import Examined, examine_bought, examine_local
+from eagle_assets.reconstruction.roundtrip import Roundtrip
+from eagle_assets.reconstruction.sequence_checks import examine_bought, examine_local
 from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows
 from eagle_assets.reconstruction.workers import workers
 from eagle_assets.targets.kimi import kimi_vocabulary, target_named
@@ -61,11 +63,12 @@ class Finder(Protocol):
     @property
     def calibration(self) -> Calibration: ...
 
-    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """A row of FOUND_SEQUENCES, not examined yet, for each row of RAW_RESPONSES."""
+    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
+        """A row of FOUND_SEQUENCES, not examined yet, for each row of RAW_RESPONSES, and what `examine` is to know of
+        that."""
 
-    def examine(self, found: Iterable[dict[str, Any]], responses: Iterable[dict[str, Any]]) -> Iterator[Examined]:
-        """Hold what was found, as it was written, against the responses."""
+    def examine(self, found: pa.RecordBatch, of_responses: Sequence[Any]) -> Iterator[Roundtrip]:
+        """Hold what was found, as it is written, against the responses."""
 
     def facts(self, group: str) -> str:
         """A digest of what it depends on in a group of responses."""
@@ -78,11 +81,13 @@ class BoughtFinder:
     target: str
     calibration: Calibration
 
-    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        return with_canonical(found_rows(responses, self.calibration), target_named(self.target).vocabulary)
+    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Reading]]:
+        vocabulary = target_named(self.target).vocabulary
+        for row, reading in found_rows(responses, self.calibration):
+            yield with_canonical(row, vocabulary), reading
 
-    def examine(self, found: Iterable[dict[str, Any]], responses: Iterable[dict[str, Any]]) -> Iterator[Examined]:
-        return examine_bought(found, responses, self.calibration)
+    def examine(self, found: pa.RecordBatch, of_responses: Sequence[Reading]) -> Iterator[Roundtrip]:
+        return examine_bought(found, of_responses, self.calibration)
 
     def facts(self, group: str) -> str:
         return decisive_facts(self.calibration, msgspec.json.decode(group, type=GroupKey))
@@ -95,12 +100,13 @@ class LocalFinder:
     target: str
     calibration: Calibration = field(default_factory=Calibration)
 
-    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def find(self, responses: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         target = target_named(self.target)
-        return with_canonical((sequence_row(row, target) for row in responses), target.vocabulary)
+        for row in responses:
+            yield with_canonical(sequence_row(row, target), target.vocabulary), row
 
-    def examine(self, found: Iterable[dict[str, Any]], responses: Iterable[dict[str, Any]]) -> Iterator[Examined]:
-        return examine_local(found, responses, target_named(self.target))
+    def examine(self, found: pa.RecordBatch, of_responses: Sequence[dict[str, Any]]) -> Iterator[Roundtrip]:
+        return examine_local(found.to_pylist(), of_responses, target_named(self.target))
 
     def facts(self, group: str) -> str:
         return ""
@@ -157,7 +163,7 @@ def _find(task: _Task) -> int:
     part, finder = task.part, task.finder
     aside = part.kept.with_name(f".{part.kept.name}.{os.getpid()}")
     try:
-        table, judged = _brought_up_to_date(part, finder, task.redo, aside)
+        table, judged = _brought_up_to_date(part, finder, task.redo)
         groups = sorted(set(table["group"].to_pylist()) - {None})
         facts = msgspec.json.encode({group: finder.facts(group) for group in groups})
         _write(table.replace_schema_metadata({_FACTS: facts}), aside)
@@ -167,29 +173,32 @@ def _find(task: _Task) -> int:
     return judged
 
 
-def _brought_up_to_date(part: Part, finder: Finder, redo: frozenset[str] | None, aside: Path) -> tuple[pa.Table, int]:
+def _brought_up_to_date(part: Part, finder: Finder, redo: frozenset[str] | None) -> tuple[pa.Table, int]:
     if redo is None:
-        return _judged(part.path, np.arange(part.file.rows), finder, aside), part.file.rows
+        return _judged(part.path, np.arange(part.file.rows), finder), part.file.rows
     kept = read_findings(part)
     rows = np.flatnonzero(np.isin(np.array(kept["group"].to_pylist(), dtype=object), list(redo)))
     place = np.arange(kept.num_rows)
     place[rows] = kept.num_rows + np.arange(rows.size)
-    table = pa.concat_tables([kept, _judged(part.path, rows, finder, aside)]).take(pa.array(place))
+    table = pa.concat_tables([kept, _judged(part.path, rows, finder)]).take(pa.array(place))
     return table, rows.size
 
 
-def _judged(path: Path, rows: np.ndarray, finder: Finder, aside: Path) -> pa.Table:
-    """These rows of a part, judged, written, and examined as they were written."""
-    found = _in_batches(finder.find(_rows(path, rows)))
-    batches = [pa.RecordBatch.from_pylist(batch, schema=FOUND_SEQUENCES) for batch in found]
-    _write(pa.Table.from_batches(batches, FOUND_SEQUENCES), aside)
-    written = pq.read_table(aside)
-    as_rows = (row for batch in written.to_batches(_BATCH) for row in batch.to_pylist())
-    examined = list(finder.examine(as_rows, _rows(path, rows)))
+def _judged(path: Path, rows: np.ndarray, finder: Finder) -> pa.Table:
+    """These rows of a part, judged, and examined as they are written."""
+    return pa.Table.from_batches(
+        (_examined(batch, finder) for batch in _in_batches(finder.find(_rows(path, rows)))), FOUND_SEQUENCES
+    )
+
+
+def _examined(batch: Sequence[tuple[dict[str, Any], Any]], finder: Finder) -> pa.RecordBatch:
+    rows, of_responses = zip(*batch, strict=True)
+    found = pa.RecordBatch.from_pylist(rows, schema=FOUND_SEQUENCES)
+    examined = list(finder.examine(found, of_responses))
     agrees = pa.array([e.text_agrees for e in examined], pa.bool_())
     gaps = pa.array([e.count_gap for e in examined], pa.int32())
-    tokens = pc.list_value_length(written["output_ids"])
-    return pa.table([*written.columns[:-3], tokens, agrees, gaps], FOUND_SEQUENCES)
+    tokens = pc.list_value_length(found["output_ids"])
+    return pa.RecordBatch.from_arrays([*found.columns[:-3], tokens, agrees, gaps], schema=FOUND_SEQUENCES)
 
 
 def _rows(path: Path, rows: np.ndarray) -> Iterator[dict[str, Any]]:
@@ -201,7 +210,7 @@ def _rows(path: Path, rows: np.ndarray) -> Iterator[dict[str, Any]]:
             first += batch.num_rows
 
 
-def _in_batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _in_batches(rows: Iterator[tuple[dict[str, Any], Any]]) -> Iterator[list[tuple[dict[str, Any], Any]]]:
     while batch := list(islice(rows, _BATCH)):
         yield batch
 
