@@ -77,7 +77,7 @@ def passages() -> Iterator[str]:
         for prompt in read_prompts(dataset.prompts):
             if not prompt.tools:
                 ids = true_output(build_request(prompt, dataset, configuration))
-                texts.append(_TARGET.vocabulary.decode(t for t in ids if t < _TARGET.vocabulary.ordinary_size).decode())
+                texts.append(_TARGET.vocabulary.decode([t for t in ids if t < _TARGET.vocabulary.ordinary_size]).decode())
     for text in map(_TARGET.vocabulary.without_marker_text, texts):  # a fast tokenizer takes such text for markers
         yield from (part for part in re.split(r"\n\s*\n", text) if 40 < len(part) < 1_500)
 
