@@ -65,7 +65,7 @@ def test_ids_of_a_frame_spell_its_text():
         shown, spelt = b"", b""
         for frame, ids in zip(frames, ids_of_frames(answer.target, answer.output_ids, frames), strict=False):
             shown += ((frame.id or "") + frame.text).encode()
-            spelt += vocabulary.decode(i for i in ids if i not in vocabulary.special_text)
+            spelt += vocabulary.decode([i for i in ids if i not in vocabulary.special_text])
             if "\ufffd" not in frame.text:
                 assert spelt.startswith(shown)
                 assert len(spelt) - len(shown) < 4
