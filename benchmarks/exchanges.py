@@ -72,13 +72,13 @@ def made_exchanges(numbers: range, streamed: bool) -> Iterator[Made]:
 def passages() -> Iterator[str]:
     """Paragraphs of prose, code, sums and Chinese: Python's own reference, and the sandbox's answers."""
     configuration = load_configuration(PACKAGED_DATASETS_FILE)
-    texts = list(topics.values())
+    texts, vocabulary = list(topics.values()), _TARGET.vocabulary
     for dataset in configuration.bought.values():
         for prompt in read_prompts(dataset.prompts):
             if not prompt.tools:
                 ids = true_output(build_request(prompt, dataset, configuration))
-                texts.append(_TARGET.vocabulary.decode([t for t in ids if t < _TARGET.vocabulary.ordinary_size]).decode())
-    for text in map(_TARGET.vocabulary.without_marker_text, texts):  # a fast tokenizer takes such text for markers
+                texts.append(vocabulary.decode([token for token in ids if token < vocabulary.ordinary_size]).decode())
+    for text in map(vocabulary.without_marker_text, texts):  # a fast tokenizer takes such text for markers
         yield from (part for part in re.split(r"\n\s*\n", text) if 40 < len(part) < 1_500)
 
 
