@@ -217,6 +217,8 @@ class _Case:
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible
             # Without a count of it, nothing but a word of the server's says that a stop token was generated.
             proved = proved and self._reading.is_witnessed and inversion.hypothesis.counting.stop_counted
+            # An encoder's cut of the text is one token a delta too, but never leaves the canonical path.
+            proved = proved and (solution.strays > 0 or (self._group is not None and self._group.shows_steps))
             if proved:
                 return self._say("exact", inversion, ["one_token_steps"], output_ids=ids)
             several = not solution.unique and solution.strays > 0

@@ -85,6 +85,12 @@ def some_outputs(count: int, seed: int, streamed: bool = False, calls: bool = Tr
     return truths
 
 
+def spelt_out(reasoning: str, word: str) -> list[int]:
+    """A thinking output that is off the canonical path: the word of its answer is a token for each byte."""
+    letters = [VOCABULARY.id_of_bytes[bytes([byte])] for byte in word.encode()]
+    return [*VOCABULARY.encode(reasoning), MARKERS.think_end, *letters, MARKERS.stop]
+
+
 def document(
     truth: Truth,
     convention: Convention,

@@ -16,7 +16,15 @@ from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import STOP_NOT_COUNTED, VERBATIM
-from eagle_assets_tests.reconstruction.served_exchanges import Truth, document, exchanges, output_of, some_outputs
+from eagle_assets_tests.reconstruction.served_exchanges import (
+    VOCABULARY,
+    Truth,
+    document,
+    exchanges,
+    output_of,
+    some_outputs,
+    spelt_out,
+)
 from eagle_assets_tests.serving.outputs import THINKING
 
 STREAMED = replace(THINKING, streamed=True)
@@ -25,10 +33,12 @@ WITH_WHITE_ENDS = Truth(output_of("We see.\n\n", "So it is.\n"), THINKING)
 
 @cache
 def settled(convention: Convention, streamed: bool) -> list[Exchange]:
-    """A provider that is settled, and whose texts show that it takes no white space away."""
+    """A provider that is settled, whose texts show that it takes no white space away, and whose deltas, that each is a
+    step of the model's."""
     situation = replace(THINKING, streamed=streamed)
     ends = [Truth(output_of(f"\n\nWe see {n}.\n\n", f"\n\nSo {n}.\n\n"), situation) for n in ("one", "two", "three")]
-    return exchanges(some_outputs(60, 1, streamed, calls=False) + ends * 8, convention)
+    off_the_path = [Truth(spelt_out("We see the", word), situation) for word in ("Hello", "answer")]
+    return exchanges([*some_outputs(60, 1, streamed, calls=False), *ends * 8, *off_the_path], convention)
 
 
 def verdict(line: dict[str, Any], convention: Convention = VERBATIM, streamed: bool = False) -> Reconstruction:
@@ -77,3 +87,30 @@ def test_frames_in_an_order_that_nobody_saw_are_not() -> None:
     assert verdict(line, streamed=True).verdict == "exact"
     line.pop("arrivals")
     assert verdict(line, streamed=True).verdict == "consistent"
+
+
+def test_deltas_that_an_encoder_cut_are_not() -> None:
+    """A gateway encodes the text anew and sends a delta for each token; what the model left of the path shows in the
+    count alone, and not even there where it made as many tokens."""
+    answers = exchanges(some_outputs(60, 1, streamed=True, calls=False), VERBATIM)
+    ends = [Truth(output_of(f"\n\nWe see {n}.\n\n", f"\n\nSo {n}.\n\n"), STREAMED) for n in ("one", "two", "three")]
+    counted = [VOCABULARY.encode(word) for word in ("Hello", "answer")]
+    cut_anew = []
+    for number, word in enumerate(("Hello", "answer", "Hello", "answer")):
+        generated = spelt_out("We see the", word)
+        line = document(Truth(output_of("We see the", word), STREAMED), VERBATIM, f"anew-{number}")
+        shown = len(output_of("We see the", word))
+        assert len(generated) - shown == len(word) - len(counted[number % 2])
+        body = line["body"].replace(f'"completion_tokens":{shown}', f'"completion_tokens":{len(generated)}')
+        assert body != line["body"]
+        cut_anew.append(exchange_of({**line, "body": body}))
+    silent = output_of("We see the", "Segmentation")
+    asked = exchange_of(document(Truth(silent, STREAMED), VERBATIM))
+    provider = [*answers, *exchanges(ends * 8, VERBATIM, "Lakeside"), *cut_anew, asked]
+    *_, result = reconstruct(provider, calibrate(provider))
+    assert (result.verdict, result.output_ids) == ("consistent", silent)
+    # A delta too many, as the model's own steps would have made it, speaks for steps; the encoder's are more.
+    steps = exchanges([Truth(spelt_out("We see the", "Hello"), STREAMED)], VERBATIM)
+    provider = [*steps, *provider]
+    *_, result = reconstruct(provider, calibrate(provider))
+    assert result.verdict == "consistent"

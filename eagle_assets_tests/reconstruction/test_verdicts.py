@@ -26,6 +26,7 @@ from eagle_assets_tests.reconstruction.served_exchanges import (
     exchanges,
     output_of,
     some_outputs,
+    spelt_out,
 )
 from eagle_assets_tests.serving.outputs import THINKING
 
@@ -195,6 +196,9 @@ def test_steps_of_one_token_are_exact_only_where_nothing_can_be_lost() -> None:
     # The model's own white space was seen at every edge, so the server takes none away.
     edges = [Truth(output_of(f"\n\nWe see {n}.\n\n", f"\n\nSo {n}.\n\n"), STREAMED) for n in ("one", "two", "three")]
     kept = [*settled(streamed=True), *exchanges(edges * 8, VERBATIM)]
+    assert verdict_among(line, kept).verdict == "consistent"
+    # Deltas left the canonical path with the count, so they are steps of the model's.
+    kept += exchanges([Truth(spelt_out("Hi.", "Hello"), STREAMED)], VERBATIM)
     proved = verdict_among(line, kept)
     assert (proved.verdict, proved.output_ids) == ("exact", truth.ids)
     # Where the order of the frames is not vouched for, they prove less.
@@ -202,8 +206,7 @@ def test_steps_of_one_token_are_exact_only_where_nothing_can_be_lost() -> None:
 
 
 def test_a_stream_off_the_canonical_path_shows_it_in_its_frames() -> None:
-    spelt_out = [VOCABULARY.id_of_bytes[bytes([byte])] for byte in b"Hello"]
-    ids = [*VOCABULARY.encode("Hi."), MARKERS.think_end, *spelt_out, MARKERS.stop]
+    ids = spelt_out("Hi.", "Hello")
     line = document(Truth(ids, STREAMED), VERBATIM)
     result = verdict_among(line, settled(streamed=True))
     assert result.output_ids == ids

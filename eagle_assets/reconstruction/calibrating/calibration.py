@@ -42,6 +42,7 @@ from eagle_assets.reconstruction.calibrating.losses import (
     written,
 )
 from eagle_assets.reconstruction.calibrating.observation import GivenIds, Observation
+from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
 from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
@@ -72,7 +73,7 @@ class GroupCalibration:
     `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in
     their own fields. `tool_ids_renumbered`: calls are numbered by a scheme of the server's, as no model numbers them.
     `affixed` are the ends of texts at which a server may have put something. `line_breaks_alike`: it may have rewritten
-    line breaks.
+    line breaks. `shows_steps`: the deltas of its streams are seen to be a model's steps.
     """
 
     model: str
@@ -95,6 +96,7 @@ class GroupCalibration:
     tool_ids_renumbered: bool = False
     affixed: frozenset[Place] = frozenset()
     line_breaks_alike: bool = False
+    shows_steps: bool = False
 
     @property
     def best(self) -> Survivor:
@@ -364,6 +366,7 @@ def calibrate_group(
         trimmings=decided.trimmings,
         affixed=affixed(members),
         line_breaks_alike=line_breaks_alike(members),
+        shows_steps=shows_steps(members, best, kept),
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )
 

@@ -59,7 +59,8 @@ class Observation:
     `reasoning_tokens` minus the tokens of the reasoning as shown. `ids_given` is what ids that the server gives
     are: as an encoder would give them for the text, off the canonical path, or ids of something else. `first_index` is
     the number of the first of calls that are numbered in turn, and what it is beyond the calls of the history.
-    `line_breaks` are the kinds that its texts have. `shows_both` says whether an answer after thinking has both a
+    `line_breaks` are the kinds that its texts have. `deltas_beyond` is the number of a stream's deltas minus the tokens
+    of the texts as shown, None of a response with calls. `shows_both` says whether an answer after thinking has both a
     reasoning and a content. None: not known. `order` is the exchange's place.
     """
 
@@ -81,6 +82,7 @@ class Observation:
     first_index: tuple[int, int] | None = None
     shows_both: bool | None = None
     line_breaks: frozenset[str] = frozenset()
+    deltas_beyond: int | None = None
 
 
 def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offset: int | None) -> Observation | None:
@@ -109,6 +111,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         first_index=_first_index(reading),
         line_breaks=line_breaks(output),
         shows_both=shows_both(output) if situation.thinking else None,
+        deltas_beyond=_deltas_beyond(reading, output, texts),
     )
 
 
@@ -121,6 +124,12 @@ def reasoning_surplus(reading: Reading, output: Output[str], texts: EncodedTexts
     if not counted or not output.reasoning or (reading.response.streamed and not output.reasoning.isascii()):
         return None
     return counted - texts.count(output.reasoning)
+
+
+def _deltas_beyond(reading: Reading, output: Output[str], texts: EncodedTexts) -> int | None:
+    if not reading.response.deltas or output.calls:
+        return None
+    return len(reading.response.deltas) - sum(map(texts.count, output.segments()))
 
 
 def _ids_given(reading: Reading) -> GivenIds | None:

@@ -78,7 +78,14 @@ def test_canonical_outputs_come_back_right_and_none_is_falsely_exact() -> None:
     assert report.tally(length="under 100") + report.tally(length="100 to 999") == whole
     assert report.tally(VLLM_0_33.name) + report.tally(SGLANG_0_5_23.name) == whole
     assert report.tally(streamed=True) + report.tally(streamed=False) == whole
+    assert whole.exact == 0  # nothing shows that deltas are the model's steps, as long as it stays on the path
+
+
+def test_streams_are_exact_where_outputs_leave_the_path_with_their_counts() -> None:
+    outputs = [*canonical_outputs(60), *[KnownOutput(THINKING, LONGER)] * 3]
+    report = blind_error(outputs, K2_5, ((SGLANG_0_5_23, False), (SGLANG_0_5_23, True)))
     assert report.tally(streamed=True).exact > report.tally(streamed=False).exact == 0
+    assert report.tally().false_exact == 0
 
 
 def test_what_left_the_path_in_silence_shows_in_streams_only() -> None:
