@@ -38,8 +38,8 @@ class Check(msgspec.Struct, frozen=True):
 class File(msgspec.Struct, frozen=True):
     """A published file, `name` within the folder of its stage and dataset; `written_as` is that without its digest.
 
-    `recipe` is a digest of all that it was made from, where its stage says so: equal recipes make equal files.
-    `counts` are its share of the version's counts.
+    Where its stage says so, `recipe` is a digest of all that it was made from (equal recipes make equal files), and
+    `passes_on` one of what the next stage takes of it. `counts` are its share of the version's counts.
     """
 
     name: str
@@ -49,6 +49,7 @@ class File(msgspec.Struct, frozen=True):
     rows: int
     recipe: str = ""
     counts: dict[str, float] = {}
+    passes_on: str = ""
 
 
 class Input(msgspec.Struct, frozen=True):

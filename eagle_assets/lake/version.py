@@ -36,6 +36,7 @@ class _Told:
 
     recipe: str = ""
     counts: Mapping[str, float] = field(default_factory=dict)
+    passes_on: str = ""
 
 
 class NewVersion:
@@ -99,10 +100,10 @@ class NewVersion:
             if not isinstance(self._files.get(name), _Told):
                 self._files[name] = _Told()
 
-    def tell(self, name: str, recipe: str, counts: Mapping[str, float] | None = None) -> None:
-        """Say what a file is made from, and its share of the version's counts; also before it is written, where it is
-        to stand at this place among the files."""
-        self._files[name] = _Told(recipe, counts or {})
+    def tell(self, name: str, recipe: str, counts: Mapping[str, float] | None = None, passes_on: str = "") -> None:
+        """Say of a file what a `File` says of it; also before it is written, where it is to stand at this place among
+        the files."""
+        self._files[name] = _Told(recipe, counts or {}, passes_on)
 
     def keep(self, file: File) -> bool:
         """Take a file of the last good version as it is; False where it is no longer what was published."""
@@ -182,7 +183,7 @@ class NewVersion:
         rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else 0
         published = path.rename(path.with_name(f"{path.stem}-{digest[:12]}{path.suffix}"))
         size = published.stat().st_size
-        return File(published.name, written, digest, size, rows, told.recipe, dict(told.counts))
+        return File(published.name, written, digest, size, rows, told.recipe, dict(told.counts), told.passes_on)
 
     def _publish(self, audit: Audit) -> None:
         target = self.home.folder(self.stage, self.dataset)

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -32,6 +32,18 @@ class Workers:
             under_way.append(self._processes.submit(work, task))
             if len(under_way) > 2 * cores():
                 yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+
+def on_threads(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    """The same on threads, for work that does not hold the interpreter, as Arrow's does not."""
+    with ThreadPoolExecutor(cores()) as threads:
+        under_way: deque[Future[Result]] = deque()
+        for task in tasks:
+            if len(under_way) == cores():
+                yield under_way.popleft().result()
+            under_way.append(threads.submit(work, task))
         while under_way:
             yield under_way.popleft().result()
 

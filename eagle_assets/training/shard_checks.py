@@ -132,6 +132,14 @@ class ShardsFound:
         """What is counted in files without a fault."""
         return {name: getattr(self, name) for name in COUNTED}
 
+    def add(self, other: ShardsFound) -> None:
+        """Take what was found in another file."""
+        self.add_good(other.counts)
+        self.wrong_masks += other.wrong_masks
+        self.faults.update(other.faults)
+        self.worst_ids += other.worst_ids
+        self.worst_masks += other.worst_masks
+
     def add_good(self, counts: Mapping[str, float]) -> None:
         """Take the counts of a file in which no fault was found before."""
         for name in COUNTED:
