@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,16 +22,17 @@ from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.reconstruction.parts.findings import BoughtFinder, Finder, LocalFinder, found_by, read_findings
 from eagle_assets.reconstruction.parts.observations import calibrate_parts
 from eagle_assets.reconstruction.parts.weights import PartWeights
-from eagle_assets.reconstruction.sequence_checks import Examined, examined_again
-from eagle_assets.reconstruction.workers import cores
+from eagle_assets.reconstruction.sequence_checks import Examination, examined_again
+from eagle_assets.reconstruction.workers import on_threads
 from eagle_assets.report.figures import COLUMNS, Figures
 from eagle_assets.targets.kimi import target_named
+from eagle_assets.training.shard_parts import digest_for_shards
 
 OBSERVATIONS = "observations"  # what is kept of each part of raw_responses
 
 _IDS = ["prompt_ids", "output_ids"]
 _EXAMINED = ["exchange_id", "tokens", "text_agrees", "count_gap"]
-_FIGURES = ["exchange_id", *(name for name in COLUMNS if name != "output_ids")]
+_WRITTEN = ["exchange_id", *(name for name in COLUMNS if name != "output_ids")]
 
 
 def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
@@ -53,47 +51,37 @@ def calibration_with(project: Project, decided: Arbitrations) -> Calibration:
     return calibrate_parts(_parts(project.home, [published.as_input for published in bought]), decided)
 
 
-def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[list[Examined], Figures]:
+def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[Examination, Figures]:
     """Write the parts that are not there yet, keep the others, and read all of them back."""
-    examined: list[Examined] = []
-    figures = Figures()
+    examination, figures = Examination(), Figures()
     fresh = []
     for part in weighed:
         if version.keep_made_from(part.recipe) is None:
-            version.tell(part.name, part.recipe)
+            version.tell(part.name, part.recipe)  # its place among the files
             fresh.append(part.name)
 
-    def written(part: PartWeights) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-        if part.name in fresh:
-            return _write(version, part)
-        found = read_findings(part.part, _EXAMINED)
-        return _figures(version.batches(part.name, _FIGURES), found), found.to_pylist(), True
+    def written(part: PartWeights) -> tuple[pa.Table, pa.Table, bool]:
+        return _write(version, part) if part.name in fresh else _kept(version, part)
 
-    # Arrow reads and writes without the interpreter's lock. Few parts at a time, for the sake of memory.
-    with ThreadPoolExecutor(cores()) as threads:
-        for begin in range(0, len(weighed), cores()):
-            for sequences, found, as_found in threads.map(written, weighed[begin : begin + cores()]):
-                for row in sequences:
-                    figures.add(row)
-                again = examined_again(sequences, found)
-                examined += again if as_found else (replace(row, text_agrees=False) for row in again)
-    return examined, figures
+    for sequences, found, as_found in on_threads(written, weighed):
+        figures.add(sequences, found["tokens"])
+        examination.add(examined_again(sequences, found, as_found))
+    return examination, figures
 
 
-def _write(version: NewVersion, part: PartWeights) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-    """Write a part; gives what figures are made of, what was found when it was examined, and whether it holds the ids
-    that were found."""
+def _write(version: NewVersion, part: PartWeights) -> tuple[pa.Table, pa.Table, bool]:
+    """Write a part; gives of what was written all but the ids, what was found when they were examined, and whether it
+    holds the ids that were found."""
     found = read_findings(part.part)
     version.write_batches(part.name, TOKEN_SEQUENCES, part.sequences(found).to_batches(ROWS_PER_BATCH))
     written = pa.Table.from_batches(version.batches(part.name), TOKEN_SEQUENCES)
+    version.tell(part.name, part.recipe, passes_on=digest_for_shards(written.to_batches()))
     as_found = written.select(_IDS).equals(found.select(_IDS))
-    return _figures(written.select(_FIGURES).to_batches(), found), found.select(_EXAMINED).to_pylist(), as_found
+    return written.select(_WRITTEN), found.select(_EXAMINED), as_found
 
 
-def _figures(batches: Iterable[pa.RecordBatch], found: pa.Table) -> list[dict[str, Any]]:
-    """Rows with COLUMNS, `output_ids` being their number."""
-    rows = (row for batch in batches for row in batch.to_pylist())
-    return [{**row, "output_ids": tokens} for row, tokens in zip(rows, found["tokens"].to_pylist(), strict=True)]
+def _kept(version: NewVersion, part: PartWeights) -> tuple[pa.Table, pa.Table, bool]:
+    return pa.Table.from_batches(version.batches(part.name, _WRITTEN)), read_findings(part.part, _EXAMINED), True
 
 
 def tried_blind(project: Project, name: str, version: NewVersion, total: int) -> BlindReport:

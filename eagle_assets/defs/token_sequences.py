@@ -50,7 +50,6 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     from eagle_assets.reconstruction.own.departures import may_be_wrong
     from eagle_assets.reconstruction.parts.findings import find_in_parts, found_by
     from eagle_assets.reconstruction.parts.weights import weigh_parts
-    from eagle_assets.reconstruction.sequence_checks import check_sequences, counts_of
 
     name, home, limit = context.partition_key, project.home, project.configuration.max_residual_error
     with refusals(), new_version(home, "token_sequences", name, context.run.run_id) as version:
@@ -61,10 +60,10 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
         for number in find_in_parts(parts, finder):
             judged += number
             context.log.info(f"{name}: {judged:,} responses judged")
-        examined, figures = write_sequences(version, weigh_parts(parts, finder.calibration, limit))
-        checks, counts = check_sequences(examined, limit), counts_of(examined)
+        examination, figures = write_sequences(version, weigh_parts(parts, finder.calibration, limit))
+        checks, counts = examination.checks(limit), examination.counts()
         if is_own:
-            checks = with_blind_report(checks, tried_blind(project, name, version, len(examined)))
+            checks = with_blind_report(checks, tried_blind(project, name, version, examination.rows))
         else:
             verdicts = version.rows(columns=["verdict", "reasons", "evidence"])
             counts |= may_be_wrong(verdicts, departures_of(project))

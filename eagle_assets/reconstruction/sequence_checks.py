@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose
-from sys import intern
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eagle_assets.lake.audit import Check
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.own.local import contradiction, response_in
 from eagle_assets.reconstruction.roundtrip import NOTHING_AGREES, Roundtrip, hypotheses_by_name, serve_again
-from eagle_assets.reconstruction.sequences import residual_error
+from eagle_assets.reconstruction.sequences import stated_error
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.targets.packed import PackedIds
 from eagle_assets.targets.target import Target
@@ -30,22 +31,18 @@ from eagle_assets.targets.target import Target
 MAX_SHARE_CONTRADICTED = 0.5
 WORST = 10
 
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """A written sequence, examined again. `count_gap` is None without a count; errors are probabilities."""
-
-    exchange_id: str
-    provider: str | None
-    verdict: str
-    tokens: int
-    text_agrees: bool
-    count_gap: int | None
-    residual_error: float
-
-    @property
-    def trusted(self) -> bool:
-        return self.verdict in TRUSTED
+EXAMINED = pa.schema(
+    [
+        ("exchange_id", pa.string()),
+        ("provider", pa.string()),
+        ("verdict", pa.string()),
+        ("tokens", pa.int32()),
+        ("text_agrees", pa.bool_()),  # whether the ids, served again, give what was received
+        ("count_gap", pa.int32()),  # null without a count
+        ("error", pa.float64()),  # what is stated of a `consistent` one, a probability; else 0
+    ]
+)
+"""Written sequences, examined again."""
 
 
 def examine_bought(found: pa.RecordBatch, readings: Sequence[Reading], calibration: Calibration) -> Iterator[Roundtrip]:
@@ -81,101 +78,133 @@ def examine_local(
         yield Roundtrip(agrees, sequence["completion_tokens"] - len(row.output_ids))
 
 
-def examined_again(sequences: Iterable[Mapping[str, Any]], findings: Iterable[Mapping[str, Any]]) -> Iterator[Examined]:
-    """Rows of TOKEN_SEQUENCES, `output_ids` being their number, beside what was found when their ids were examined."""
-    for sequence, found in zip(sequences, findings, strict=True):
-        if sequence["exchange_id"] != found["exchange_id"]:
-            raise ValueError(
-                f"sequence {sequence['exchange_id']} stands beside what was found of {found['exchange_id']}"
-            )
-        yield Examined(
-            exchange_id=sequence["exchange_id"],
-            provider=sequence["provider"] and intern(sequence["provider"]),  # one of each, for all rows of a dataset
-            verdict=intern(sequence["verdict"]),
-            tokens=sequence["output_ids"] or 0,
-            text_agrees=found["text_agrees"],
-            count_gap=found["count_gap"],
-            residual_error=residual_error(sequence) if sequence["verdict"] == "consistent" else 0.0,
+def examined_again(sequences: pa.Table, found: pa.Table, as_found: bool) -> pa.Table:
+    """Rows of EXAMINED: sequences as they were written, beside what was found when their ids were examined; where they
+    do not hold these ids (not `as_found`), they agree with nothing. Raises ValueError where the rows are not of the
+    same exchanges."""
+    if sequences["exchange_id"] != found["exchange_id"]:
+        raise ValueError("sequences stand beside what was found of other exchanges")
+    stated = zip(sequences["verdict"].to_pylist(), sequences["evidence"].to_pylist(), strict=True)
+    columns = {
+        **{name: sequences[name] for name in ("exchange_id", "provider", "verdict")},
+        "tokens": pc.fill_null(found["tokens"], 0),
+        "text_agrees": pc.and_(found["text_agrees"], as_found),
+        "count_gap": found["count_gap"],
+        "error": [stated_error(evidence) if verdict == "consistent" else 0.0 for verdict, evidence in stated],
+    }
+    return pa.table(columns, EXAMINED)
+
+
+@dataclass(slots=True)
+class Examination:
+    """What is found in rows of EXAMINED, file by file. The lists name the first few of their kind, `most_doubtful` the
+    consistent ones with the highest errors."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    trusted_tokens: int = 0
+    differing: int = 0
+    open_counts: int = 0
+    contradicted_of: Counter[str | None] = field(default_factory=Counter)
+    error: float = 0.0
+    named_differing: list[dict[str, Any]] = field(default_factory=list)
+    named_open: list[dict[str, Any]] = field(default_factory=list)
+    named_contradicted: list[dict[str, Any]] = field(default_factory=list)
+    most_doubtful: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, examined: pa.Table) -> None:
+        """Take the rows of another file."""
+        trusted = examined.filter(pc.is_in(examined["verdict"], pa.array(sorted(TRUSTED))))
+        differing = trusted.filter(pc.invert(trusted["text_agrees"]))
+        open_ = trusted.filter(pc.fill_null(pc.not_equal(trusted["count_gap"], 0), True))
+        contradicted = examined.filter(pc.equal(examined["verdict"], "contradicted"))
+        consistent = examined.filter(pc.equal(examined["verdict"], "consistent"))
+        self.verdicts.update(examined["verdict"].to_pylist())
+        self.trusted_tokens += pc.sum(trusted["tokens"], min_count=0).as_py()
+        self.differing += differing.num_rows
+        self.open_counts += open_.num_rows
+        self.contradicted_of.update(contradicted["provider"].to_pylist())
+        self.error = sum(consistent["error"].to_pylist(), self.error)
+        self.named_differing += _named(differing, WORST - len(self.named_differing))
+        self.named_open += _named(open_, WORST - len(self.named_open), "count_gap")
+        self.named_contradicted += _named(contradicted, WORST - len(self.named_contradicted))
+        worst = np.argsort(-consistent["error"].to_numpy(), kind="stable")[:WORST]
+        doubtful = [*self.most_doubtful, *_named(consistent.take(pa.array(worst)), WORST, "error")]
+        self.most_doubtful = sorted(doubtful, key=lambda row: -row["error"])[:WORST]
+
+    @property
+    def rows(self) -> int:
+        return self.verdicts.total()
+
+    @property
+    def trusted(self) -> int:
+        return sum(self.verdicts[verdict] for verdict in TRUSTED)
+
+    def counts(self) -> dict[str, float]:
+        """Sequences by verdict, and the tokens of the trusted ones."""
+        return {**{verdict: self.verdicts[verdict] for verdict in VERDICTS}, "trusted_tokens": self.trusted_tokens}
+
+    def checks(self, max_residual_error: float) -> list[Check]:
+        """The four checks of the stage."""
+        return [
+            self.roundtrip_is_exact(),
+            self.counts_close(),
+            self.contradictions_below_threshold(),
+            self.residual_error_below_limit(max_residual_error),
+        ]
+
+    def roundtrip_is_exact(self) -> Check:
+        """Whether every trusted sequence, served again, gives what was received."""
+        return Check(
+            "roundtrip_is_exact",
+            not self.differing,
+            f"{self.differing} of {self.trusted} trusted sequences, served again, do not give what was received"
+            if self.differing
+            else f"all {self.trusted} trusted sequences, served again, give what was received",
+            {"trusted": self.trusted, "differing": self.differing},
+            tuple(self.named_differing),
+        )
+
+    def counts_close(self) -> Check:
+        """Whether every trusted sequence has the length that the server counted. Without a count nothing is trusted."""
+        return Check(
+            "counts_close",
+            not self.open_counts,
+            f"the counts of {self.open_counts} of {self.trusted} trusted sequences do not close"
+            if self.open_counts
+            else f"the counts of all {self.trusted} trusted sequences close",
+            {"trusted": self.trusted, "open": self.open_counts},
+            tuple(self.named_open),
+        )
+
+    def contradictions_below_threshold(self) -> Check:
+        """Whether the conventions that are known explain most of the answers that can be used at all."""
+        usable, contradicted = self.rows - self.verdicts["unusable"], self.verdicts["contradicted"]
+        share = contradicted / usable if usable else 0.0
+        by_provider = self.contradicted_of.most_common(3)
+        where = f", most of them {', '.join(f'{n} of {p}' for p, n in by_provider)}" if by_provider else ""
+        return Check(
+            "contradictions_below_threshold",
+            share <= MAX_SHARE_CONTRADICTED,
+            f"{contradicted} of {usable} usable answers are contradicted{where}; {MAX_SHARE_CONTRADICTED:.0%} is the "
+            "limit",
+            {"usable": usable, "contradicted": contradicted, "share": share},
+            tuple(self.named_contradicted) if share > MAX_SHARE_CONTRADICTED else (),
+        )
+
+    def residual_error_below_limit(self, limit: float) -> Check:
+        """Whether few enough of the consistent sequences may be wrong for all that the evidence says."""
+        consistent = self.verdicts["consistent"]
+        error = self.error / consistent if consistent else 0.0
+        passed = error <= limit or isclose(error, limit)  # what was held back was added up in another order
+        return Check(
+            "residual_error_below_limit",
+            passed,
+            f"{error:.2%} of {consistent} consistent sequences may be wrong; max_residual_error is {limit:.2%}",
+            {"consistent": consistent, "residual_error": error, "limit": limit},
+            () if passed else tuple(self.most_doubtful),
         )
 
 
-def check_sequences(examined: Sequence[Examined], max_residual_error: float) -> list[Check]:
-    """The four checks of the stage."""
-    trusted = [e for e in examined if e.trusted]
-    return [
-        roundtrip_is_exact(trusted),
-        counts_close(trusted),
-        contradictions_below_threshold(examined),
-        residual_error_below_limit(trusted, max_residual_error),
-    ]
-
-
-def roundtrip_is_exact(trusted: Sequence[Examined]) -> Check:
-    """Whether every trusted sequence, served again, gives what was received."""
-    wrong = [e for e in trusted if not e.text_agrees]
-    return Check(
-        "roundtrip_is_exact",
-        not wrong,
-        f"{len(wrong)} of {len(trusted)} trusted sequences, served again, do not give what was received"
-        if wrong
-        else f"all {len(trusted)} trusted sequences, served again, give what was received",
-        {"trusted": len(trusted), "differing": len(wrong)},
-        _named(wrong),
-    )
-
-
-def counts_close(trusted: Sequence[Examined]) -> Check:
-    """Whether every trusted sequence has the length that the server counted. Without a count nothing is trusted."""
-    open_ = [e for e in trusted if e.count_gap != 0]
-    return Check(
-        "counts_close",
-        not open_,
-        f"the counts of {len(open_)} of {len(trusted)} trusted sequences do not close"
-        if open_
-        else f"the counts of all {len(trusted)} trusted sequences close",
-        {"trusted": len(trusted), "open": len(open_)},
-        tuple({**row, "count_gap": e.count_gap} for e, row in zip(open_, _named(open_), strict=False)),
-    )
-
-
-def contradictions_below_threshold(examined: Sequence[Examined]) -> Check:
-    """Whether the conventions that are known explain most of the answers that can be used at all."""
-    usable = [e for e in examined if e.verdict != "unusable"]
-    contradicted = [e for e in usable if e.verdict == "contradicted"]
-    share = len(contradicted) / len(usable) if usable else 0.0
-    by_provider = Counter(e.provider for e in contradicted).most_common(3)
-    where = f", most of them {', '.join(f'{n} of {p}' for p, n in by_provider)}" if by_provider else ""
-    return Check(
-        "contradictions_below_threshold",
-        share <= MAX_SHARE_CONTRADICTED,
-        f"{len(contradicted)} of {len(usable)} usable answers are contradicted{where}; "
-        f"{MAX_SHARE_CONTRADICTED:.0%} is the limit",
-        {"usable": len(usable), "contradicted": len(contradicted), "share": share},
-        _named(contradicted) if share > MAX_SHARE_CONTRADICTED else (),
-    )
-
-
-def residual_error_below_limit(trusted: Sequence[Examined], limit: float) -> Check:
-    """Whether few enough of the consistent sequences may be wrong for all that the evidence says."""
-    consistent = [e for e in trusted if e.verdict == "consistent"]
-    error = sum(e.residual_error for e in consistent) / len(consistent) if consistent else 0.0
-    passed = error <= limit or isclose(error, limit)  # what was held back was added up in another order
-    worst = sorted(consistent, key=lambda e: e.residual_error, reverse=True)
-    return Check(
-        "residual_error_below_limit",
-        passed,
-        f"{error:.2%} of {len(consistent)} consistent sequences may be wrong; max_residual_error is {limit:.2%}",
-        {"consistent": len(consistent), "residual_error": error, "limit": limit},
-        () if passed else tuple({**r, "error": e.residual_error} for e, r in zip(worst, _named(worst), strict=False)),
-    )
-
-
-def counts_of(examined: Sequence[Examined]) -> dict[str, float]:
-    """Sequences by verdict, and the tokens of the trusted ones."""
-    verdicts = Counter(e.verdict for e in examined)
-    tokens = sum(e.tokens for e in examined if e.trusted)
-    return {**{verdict: verdicts[verdict] for verdict in VERDICTS}, "trusted_tokens": tokens}
-
-
-def _named(examined: Sequence[Examined]) -> tuple[dict[str, Any], ...]:
-    return tuple({"exchange_id": e.exchange_id, "provider": e.provider, "verdict": e.verdict} for e in examined[:WORST])
+def _named(rows: pa.Table, most: int, *also: str) -> list[dict[str, Any]]:
+    named: list[dict[str, Any]] = rows.slice(0, most).select(["exchange_id", "provider", "verdict", *also]).to_pylist()
+    return named

@@ -37,6 +37,13 @@ FOUND_SEQUENCES = pa.schema(
 UNSTATED_ERROR = 1.0
 
 
+class _Stated(msgspec.Struct):
+    residual_error: float = UNSTATED_ERROR
+
+
+_STATED = msgspec.json.Decoder(_Stated)
+
+
 def calibrate_rows(rows: Iterable[dict[str, Any]]) -> Calibration:
     """The calibration that rows of RAW_RESPONSES lead to."""
     return calibrate(map(exchange_of_row, rows))
@@ -92,7 +99,12 @@ def residual_error(row: Mapping[str, Any]) -> float:
     """Probability that the ids of a trusted row are wrong for all that its evidence says; what is not stated is 1."""
     if row["verdict"] == "exact":
         return 0.0
-    return float(msgspec.json.decode(row["evidence"]).get("residual_error", UNSTATED_ERROR))
+    return stated_error(row["evidence"])
+
+
+def stated_error(evidence: str) -> float:
+    """The residual error that evidence states, or that of none."""
+    return _STATED.decode(evidence).residual_error
 
 
 def _sequence_row(row: dict[str, Any], reconstruction: Reconstruction) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,8 +13,8 @@ import pyarrow.compute as pc
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.report.pictures import CountDifferences
 
-# Of TOKEN_SEQUENCES; all that `Figures.add` looks at.
-COLUMNS = ("provider", "verdict", "output_ids", "evidence", "count_difference", "canonical", "cost_usd")
+# Of TOKEN_SEQUENCES; all that `Figures` looks at.
+COLUMNS = ("provider", "verdict", "evidence", "count_difference", "canonical", "cost_usd", "output_ids")
 MILLION = 1_000_000
 
 _IN_SHORT = {
@@ -27,11 +26,12 @@ _IN_SHORT = {
 }
 
 
-def rows_with_lengths(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Rows of batches with `output_ids`, of which only the number is left."""
-    for batch in batches:
-        place = batch.schema.get_field_index("output_ids")
-        yield from batch.set_column(place, "output_ids", pc.list_value_length(batch["output_ids"])).to_pylist()
+class _Evidence(msgspec.Struct):
+    count_difference: int | msgspec.UnsetType | None = msgspec.UNSET
+    convention: str | None = None
+
+
+_EVIDENCE = msgspec.json.Decoder(_Evidence)
 
 
 @dataclass
@@ -51,26 +51,31 @@ class Figures:
     def of(cls, batches: Iterable[pa.RecordBatch]) -> Figures:
         """Of batches of TOKEN_SEQUENCES with COLUMNS."""
         figures = cls()
-        for row in rows_with_lengths(batches):
-            figures.add(row)
+        for batch in batches:
+            figures.add(batch, pc.list_value_length(batch["output_ids"]))
         return figures
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take one row of `rows_with_lengths` into the sums."""
-        provider, verdict, tokens = row["provider"] or "not named", row["verdict"], row["output_ids"]
-        self.verdicts[provider][verdict] += 1
-        self.cost_usd += row["cost_usd"] or 0.0
-        if tokens is not None:
-            self.tokens[verdict] += tokens
-            self.lengths.append(tokens)
-            self.bought_tokens += tokens if verdict in TRUSTED and row["cost_usd"] else 0
-        if row["canonical"] is not None:
-            self.canonical[row["canonical"]] += 1
-        evidence = msgspec.json.decode(row["evidence"]) if row["evidence"] else {}
-        gap = evidence.get("count_difference", row["count_difference"])
-        if gap is not None:
-            self.gaps[provider][gap] += 1
-            self.conventions[provider][evidence.get("convention") or "the server gives the ids"] += 1
+    def add(self, rows: pa.RecordBatch | pa.Table, lengths: pa.Array | pa.ChunkedArray) -> None:
+        """Take rows with COLUMNS into the sums, of whose `output_ids` only the numbers are needed."""
+        for name, verdict, text, difference, canonical, cost, tokens in zip(
+            *(rows[column].to_pylist() for column in COLUMNS if column != "output_ids"),
+            lengths.to_pylist(),
+            strict=True,
+        ):
+            provider = name or "not named"
+            self.verdicts[provider][verdict] += 1
+            self.cost_usd += cost or 0.0
+            if tokens is not None:
+                self.tokens[verdict] += tokens
+                self.lengths.append(tokens)
+                self.bought_tokens += tokens if verdict in TRUSTED and cost else 0
+            if canonical is not None:
+                self.canonical[canonical] += 1
+            evidence = _EVIDENCE.decode(text) if text else _Evidence()
+            gap = difference if evidence.count_difference is msgspec.UNSET else evidence.count_difference
+            if gap is not None:
+                self.gaps[provider][gap] += 1
+                self.conventions[provider][evidence.convention or "the server gives the ids"] += 1
 
     @property
     def by_verdict(self) -> Counter[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,19 +17,26 @@ from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchanges_in
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
-from eagle_assets.reconstruction.sequence_checks import (
-    Examined,
-    check_sequences,
-    contradictions_below_threshold,
-    counts_close,
-    residual_error_below_limit,
-    roundtrip_is_exact,
-)
+from eagle_assets.reconstruction.sequence_checks import EXAMINED, Examination
 from eagle_assets.reconstruction.sequences import held_back, residual_error
 
-GOOD = Examined("x", "P", "consistent", 10, text_agrees=True, count_gap=0, residual_error=0.01)
+GOOD = {
+    "exchange_id": "x",
+    "provider": "P",
+    "verdict": "consistent",
+    "tokens": 10,
+    "text_agrees": True,
+    "count_gap": 0,
+    "error": 0.01,
+}
 
 errors = st.floats(0, 1, allow_nan=False) | st.just(float("nan"))
+
+
+def examined(rows: list[dict[str, Any]]) -> Examination:
+    examination = Examination()
+    examination.add(pa.Table.from_pylist(rows, EXAMINED))
+    return examination
 
 
 @given(rows=st.lists(errors, max_size=30), limit=st.floats(0.001, 0.5))
@@ -40,7 +49,8 @@ def test_as_few_as_can_be_are_held_back_and_the_rest_is_within_the_limit(rows: l
     assert sum(held) == len(gone)
     assert sum(kept) <= limit * len(kept) + 1e-9
     assert not gone or not kept or kept[-1] <= gone[0]
-    assert residual_error_below_limit([replace(GOOD, residual_error=error) for error in kept[::-1]], limit).passed
+    left = examined([{**GOOD, "error": error} for error in kept[::-1]])
+    assert left.residual_error_below_limit(limit).passed
     assert not gone or sum(kept) + gone[0] > limit * (len(kept) + 1)
 
 
@@ -49,25 +59,43 @@ def test_an_error_that_is_not_stated_counts_as_certain() -> None:
 
 
 def test_good_sequences_pass_every_check() -> None:
-    assert [check.passed for check in check_sequences([GOOD] * 3, 0.05)] == [True] * 4
-    assert [check.passed for check in check_sequences([], 0.05)] == [True] * 4
+    assert [check.passed for check in examined([GOOD] * 3).checks(0.05)] == [True] * 4
+    assert [check.passed for check in examined([]).checks(0.05)] == [True] * 4
 
 
 def test_each_check_fails_for_its_own_fault_and_names_the_worst() -> None:
-    untold = replace(GOOD, exchange_id="bad", text_agrees=False)
-    assert roundtrip_is_exact([GOOD, untold]).worst == (
+    untold = {**GOOD, "exchange_id": "bad", "text_agrees": False}
+    assert examined([GOOD, untold]).roundtrip_is_exact().worst == (
         {"exchange_id": "bad", "provider": "P", "verdict": "consistent"},
     )
     for gap in (1, -1, None):
-        assert not counts_close([GOOD, replace(GOOD, count_gap=gap)]).passed
-    wrong = replace(GOOD, verdict="contradicted")
-    unusable = replace(GOOD, verdict="unusable")
-    assert contradictions_below_threshold([GOOD, wrong, unusable]).passed
-    assert not contradictions_below_threshold([GOOD, wrong, wrong, unusable, unusable]).passed
-    doubtful = replace(GOOD, residual_error=0.2)
-    exact = replace(GOOD, verdict="exact", residual_error=0.0)
-    assert residual_error_below_limit([GOOD, doubtful], 0.2).passed
-    assert not residual_error_below_limit([GOOD, doubtful, *[exact] * 50], 0.05).passed
+        assert not examined([GOOD, {**GOOD, "count_gap": gap}]).counts_close().passed
+    wrong = {**GOOD, "verdict": "contradicted"}
+    unusable = {**GOOD, "verdict": "unusable"}
+    assert examined([GOOD, wrong, unusable]).contradictions_below_threshold().passed
+    assert not examined([GOOD, wrong, wrong, unusable, unusable]).contradictions_below_threshold().passed
+    doubtful = {**GOOD, "error": 0.2}
+    exact = {**GOOD, "verdict": "exact", "error": 0.0}
+    assert examined([GOOD, doubtful]).residual_error_below_limit(0.2).passed
+    assert not examined([GOOD, doubtful, *[exact] * 50]).residual_error_below_limit(0.05).passed
+
+
+def test_files_add_up_to_what_all_rows_together_say() -> None:
+    """However rows lie in files: counts, sums, and the worst of all of them."""
+    rows = [
+        {**GOOD, "exchange_id": f"e{i}", "provider": f"P{i % 3}", "verdict": verdict, "error": error, "count_gap": gap}
+        for i, (verdict, error, gap) in enumerate(
+            product(("exact", "consistent", "contradicted", "unusable"), (0.1, 0.4, 0.2, 0.4), (0, 1, None))
+        )
+    ]
+    together = examined(rows)
+    apart = Examination()
+    for begin in range(0, len(rows), 5):
+        apart.add(pa.Table.from_pylist(rows[begin : begin + 5], EXAMINED))
+    assert apart.checks(0.05) == together.checks(0.05)
+    assert apart.counts() == together.counts()
+    assert (apart.rows, apart.trusted_tokens) == (48, 240)
+    assert [row["error"] for row in together.residual_error_below_limit(0.05).worst] == [0.4] * 6 + [0.2] * 3 + [0.1]
 
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -111,7 +111,8 @@ def test_figures_are_sums_of_the_rows() -> None:
     assert figures.trusted_tokens == 8
     assert figures.trusted_share == 0.5
     assert figures.usd_per_million_trusted == 1e6 / 8
-    figures.add({**row("local", "exact", None, 0.0), "output_ids": 100, "count_difference": 1})
+    local = {**row("local", "exact", None, 0.0), "count_difference": 1}
+    figures.add(pa.Table.from_pylist([local]), pa.array([100]))
     assert figures.usd_per_million_trusted == 1e6 / 8
     assert [(d.provider, d.convention, dict(d.answers)) for d in figures.differences()] == [
         ("A", "the server gives the ids", {1: 1}),

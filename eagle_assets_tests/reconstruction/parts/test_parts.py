@@ -27,7 +27,6 @@ from eagle_assets.reconstruction.parts import observations as part_observations
 from eagle_assets.reconstruction.parts.findings import BoughtFinder, find_in_parts
 from eagle_assets.reconstruction.parts.observations import calibrate_parts
 from eagle_assets.reconstruction.parts.weights import weigh_parts
-from eagle_assets.reconstruction.sequence_checks import check_sequences
 from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM
@@ -81,8 +80,8 @@ def judge(home: Home, code: str = CODE, limit: float = LIMIT) -> tuple[Audit, in
         responses = require(home, "raw_responses", "B3")
         parts, calibration = parts_of(responses, "findings", code), learnt(home, code)
         judged = sum(find_in_parts(parts, BoughtFinder(K2_5.name, calibration)))
-        examined, _ = write_sequences(version, weigh_parts(parts, calibration, limit))
-        return version.audit(check_sequences(examined, limit), [responses]), judged
+        examination, _ = write_sequences(version, weigh_parts(parts, calibration, limit))
+        return version.audit(examination.checks(limit), [responses]), judged
 
 
 def shards(home: Home) -> Audit:
