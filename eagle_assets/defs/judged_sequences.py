@@ -8,14 +8,15 @@ import dagster as dg
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
-from eagle_assets.defs.presentation import judged_metadata
+from eagle_assets.defs.presentation import LIKELIHOODS, judged_metadata
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
 from eagle_assets.lake.audit import Input, require, require_all
 
 if TYPE_CHECKING:
     from eagle_assets.judge.bench import Bench
-    from eagle_assets.judge.stage import Ruling, Stored
+    from eagle_assets.judge.court import Ruling
+    from eagle_assets.judge.docket import Stored
 
 NOT_JUDGED = "not judged: the datasets file names no judge, and nothing else needs one"
 
@@ -54,10 +55,13 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
         )
         return
     from eagle_assets.judge.bench import Bench
+    from eagle_assets.judge.docket import HELD
+    from eagle_assets.judge.hearing import Hearing
     from eagle_assets.judge.opening import opened
+    from eagle_assets.judge.outcome import counts_of, surprises_below_threshold
     from eagle_assets.judge.questions import JudgeBusy, JudgeError
-    from eagle_assets.judge.scan import Scan
-    from eagle_assets.judge.stage import Hearing, counts_of, surprises_below_threshold
+    from eagle_assets.judge.tally import NOTED, Tally
+    from eagle_assets.lake.kept import forget_others
     from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.record_file import JournalError
     from eagle_assets.reconstruction.calibrating.decisions_in_words import decisions_in_words
@@ -77,18 +81,19 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
         if name not in stored:
             require(home, "token_sequences", name)  # says why
         ruling = _ruling(context, project, bench, stored)
-        scan, of_dataset = Scan(bench, target), stored[name]
-        hearing = Hearing(ruling, scan, of_dataset, target, limit)
-        context.log.info(f"{name}: trusted sequences before the target: {scan.cost_in_words(hearing.trials)}")
-        scan.ask(hearing.trials)
-        tally = hearing.write(version)
-        shown = judged_metadata(version.rows(columns=["provider", "surprise", "log_likelihood", "output_ids"]), name)
+        of_dataset, tally = stored[name], Tally()
+        hearing = Hearing(ruling, bench, of_dataset, target, limit)
+        hearing.write(version, lambda sentence: context.log.info(f"{name}: {sentence}"))
+        for row in version.rows(columns=NOTED):
+            tally.note(row)
+        shown = judged_metadata(version.batches(columns=LIKELIHOODS), name)
         audit = version.audit(
             [surprises_below_threshold(tally, ruling.learnt, limit)],
             [of_dataset.sequences],
             counts_of(tally, ruling.learnt, bench),
             vocabulary=of_dataset.sequences.audit.vocabulary,
         )
+        forget_others(home, HELD, name, [part.held for part in of_dataset.parts()])
         sentences = "\n".join(f"- {sentence}" for sentence in tally.sentences(ruling.learnt, bench))
         decided = "\n".join(
             f"- {provider}: {sentence}"
@@ -108,15 +113,15 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
 
 def _stored(project: Project) -> "dict[str, Stored]":
     """Every dataset whose sequences and responses may be read."""
-    from eagle_assets.judge.stage import Stored
+    from eagle_assets.judge.docket import Stored
 
     datasets = list(project.configuration.datasets)
     sequences, _ = require_all(project.home, "token_sequences", datasets)
+    bought = project.configuration.bought
     return {
-        str(published.audit.dataset): Stored(
-            published, require(project.home, "raw_responses", str(published.audit.dataset))
-        )
+        name: Stored(published, require(project.home, "raw_responses", name), name in bought)
         for published in sequences
+        for name in [str(published.audit.dataset)]
     }
 
 
@@ -124,16 +129,14 @@ def _ruling(
     context: dg.AssetExecutionContext, project: Project, bench: "Bench", stored: "dict[str, Stored]"
 ) -> "Ruling":
     from eagle_assets.defs.judging import calibration_with
-    from eagle_assets.judge.stage import Court
+    from eagle_assets.judge.court import Court
     from eagle_assets.targets.kimi import target_named
 
     configuration = project.configuration
     learnt_from = (bench.name, tuple(found.sequences.as_input for found in stored.values()))
     if learnt_from not in _rulings:
         target = target_named(configuration.target)
-        court = Court(bench, target, stored, configuration.bought, partial(calibration_with, project))
-        for sentence in court.cost():
-            context.log.info(sentence)
+        court = Court(bench, target, stored.values(), partial(calibration_with, project))
         _rulings.clear()
-        _rulings[learnt_from] = court.sit()
+        _rulings[learnt_from] = court.sit(context.log.info)
     return _rulings[learnt_from]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PICTURES = "pictures, larger"
 ENDED_EARLY = "ended early"
 LOOKED_AT = ("exchange_id", "provider", "verdict", "reasons")
+LIKELIHOODS = ("provider", "surprise", "log_likelihood", "output_ids")
 MOST_TO_LOOK_AT = 10
 OWNERS = ["team:training-data"]
 
@@ -109,19 +110,23 @@ def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
     return {"look at these first": dg.MetadataValue.table(records[:MOST_TO_LOOK_AT])} if records else {}
 
 
-def judged_metadata(rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, Any]:
+def judged_metadata(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, Any]:
     """What the page of `judged_sequences` shows: by provider, how likely the target finds what it was asked about, and
-    by how much it prefers other ids; of the columns provider, surprise, log_likelihood and output_ids."""
+    by how much it prefers other ids. The batches have the columns LIKELIHOODS."""
+    from pyarrow.compute import list_value_length
+
     from eagle_assets.report import pictures
 
     nats: dict[str, list[float]] = {}
     sums: dict[str, tuple[float, int]] = {}
-    for row in rows:
-        if row["surprise"] is not None:
-            provider = row["provider"] or "(none)"
-            nats.setdefault(provider, []).append(row["surprise"])
-            total, tokens = sums.get(provider, (0.0, 0))
-            sums[provider] = total + row["log_likelihood"], tokens + len(row["output_ids"])
+    for batch in batches:
+        lengths = list_value_length(batch["output_ids"]).to_pylist()
+        for row, length in zip(batch.drop_columns(["output_ids"]).to_pylist(), lengths, strict=True):
+            if row["surprise"] is not None:
+                provider = row["provider"] or "(none)"
+                nats.setdefault(provider, []).append(row["surprise"])
+                total, tokens = sums.get(provider, (0.0, 0))
+                sums[provider] = total + row["log_likelihood"], tokens + length
     lines = ["| provider | judged | surprising in a place | most nats | nats a token |", "|---|---|---|---|---|"]
     for provider, values in sorted(nats.items()):
         total, tokens = sums[provider]

@@ -10,7 +10,9 @@ from types import TracebackType
 
 from eagle_assets.judge.questions import Question, Scorer, Scores
 from eagle_assets.judge.score_file import ScoreFile
-from eagle_assets.judge.scoring import Cost, OnProgress, Progress, ask_all, cost_of
+from eagle_assets.judge.scoring import Cost, Progress, ask_all, cost_of
+from eagle_assets.judge.surprise import Surprise, Trial
+from eagle_assets.judge.surprise_file import SurpriseFile
 
 
 class Bench:
@@ -32,6 +34,7 @@ class Bench:
             self._scorer: Scorer = self._runner.run(self._opening.__aenter__())
             stack.callback(lambda: self._runner.run(self._opening.__aexit__(None, None, None)))
             self._scores = stack.enter_context(ScoreFile(self._folder, self._scorer.name))
+            self._surprises = stack.enter_context(SurpriseFile(self._folder, self._scorer.name))
             self._stack = stack.pop_all()
         return self
 
@@ -47,12 +50,20 @@ class Bench:
         """What asking them would cost."""
         return cost_of(questions, self._scores)
 
-    def ask(self, questions: Iterable[Question], on_progress: OnProgress = lambda progress: None) -> Progress:
+    def ask(self, questions: Iterable[Question]) -> Progress:
         """Ask what is not known yet."""
-        progress = self._runner.run(ask_all(questions, self._scorer, self._scores, self._concurrency, on_progress))
+        progress = self._runner.run(ask_all(questions, self._scorer, self._scores, self._concurrency))
         self.refused += progress.refused
         self.reason = self.reason or progress.reason
         return progress
+
+    def surprise(self, trial: Trial) -> Surprise | None:
+        """What was found of an output before; None where that is not known."""
+        return self._surprises.get(trial)
+
+    def keep(self, trial: Trial, found: Surprise) -> None:
+        """Remember what was found of an output."""
+        self._surprises.put(trial, found)
 
     def scores(self, question: Question) -> Scores | None:
         """What the judge said; None where it was not asked, or refused to answer."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
-from eagle_assets.judge.scan import Experience, Scan, experience
+from eagle_assets.judge.scan import WINDOW, Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
 from eagle_assets.judge.verdicts import (
@@ -21,16 +23,16 @@ from eagle_assets.judge.verdicts import (
     explaining,
     is_proven,
     judged,
-    open_to_doubt,
     settled,
     trial_of,
     trusted_trial_of,
 )
-from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witness
+from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witnesses_in
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
 from eagle_assets.reconstruction.calibrating.decisions_in_words import decisions_in_words
+from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.contests import Contest, contests
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchanges_in, read_calibration, write_calibration
@@ -63,8 +65,7 @@ class _Case:
     def witnesses(self) -> Iterator[Witness]:
         for exchange, found in zip(self.exchanges(), reconstruct(self.exchanges(), self.calibration), strict=True):
             trial = trial_of(found, exchange.request, self.target)
-            if (one := witness(found, trial, self.calibration, self.target)) is not None:
-                yield one
+            yield from witnesses_in(found, trial, self.calibration, self.target)
 
     def verdicts(self) -> Iterator[tuple[Exchange, Reconstruction, Reconstruction]]:
         """Each exchange with its verdict before the judge, and after it decided what was open of the providers."""
@@ -84,16 +85,21 @@ class _Case:
                 yield trial
 
     def judged(self, scan: Scan, learnt: Experience) -> Iterator[Judged]:
-        """What the judge makes of each exchange, in order."""
-        hypotheses = hypotheses_by_name(self.calibration)
-        for exchange, before, after in self.verdicts():
-            trial = trusted_trial_of(after, exchange.request, self.target)
-            surprise = scan.surprise_of(trial) if trial is not None else None
-            if not open_to_doubt(after):
-                yield Judged(after, before, surprise)
-            else:
-                explains = explaining(read(exchange), after, hypotheses)
+        """What the judge makes of each exchange, in order; a window of them is in memory."""
+        hypotheses, verdicts = hypotheses_by_name(self.calibration), self.verdicts()
+        while window := list(islice(verdicts, WINDOW)):
+            trials = [trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in window]
+            surprises = iter(scan.surprises_of([trial for trial in trials if trial is not None]))
+            for (exchange, before, after), trial in zip(window, trials, strict=True):
+                surprise = next(surprises) if trial is not None else None
+                explains = partial(_explains, exchange, after, hypotheses)
                 yield judged(before, after, surprise, learnt.threshold, explains)
+
+
+def _explains(
+    exchange: Exchange, found: Reconstruction, hypotheses: Mapping[str, Hypothesis], ids: Sequence[int]
+) -> bool:
+    return explaining(read(exchange), found, hypotheses)(ids)
 
 
 def judge_files(
@@ -121,12 +127,10 @@ def judge_files(
             write_calibration(case.calibration, save_calibration)
         scan = Scan(bench, case.target)
         console.print(f"Scanning what is trusted: {scan.cost_in_words(case.trials)}", highlight=False)
-        with _bar(console) as bar:
-            task = bar.add_task("asking the target", total=None)
-            scan.ask(case.trials, lambda progress: bar.update(task, completed=progress.asked))
         learnt = experience(scan, case.proven, case.target)
         tally = Tally()
-        _write((tally.noted(found) for found in case.judged(scan, learnt)), output)
+        with _bar(console) as bar:
+            _write(_noted(bar.track(case.judged(scan, learnt), description="asking the target"), tally), output)
     console.print(tally.table())
     for sentence in tally.sentences(learnt, bench):
         console.print(sentence, highlight=False)
@@ -140,7 +144,7 @@ def _decide(case: _Case, bench: Bench, console: Console) -> None:
         console.print(f"Rival conventions before the target: at most {cost}")
     rivals = arbitrate(case.contests, bench)
     case.take(decisions(rivals, {}))
-    cost = cost_of_edges(case.witnesses, bench, case.target)
+    cost = cost_of_edges(case.witnesses, bench)
     if cost.questions or cost.known:
         console.print(f"White space at the ends of texts before the target: at most {cost}")
     decided = decisions(rivals, weigh_edges(case.witnesses, bench, case.target))
@@ -148,6 +152,21 @@ def _decide(case: _Case, bench: Bench, console: Console) -> None:
     for (_, provider, streamed), found in sorted(decided.items()):
         for sentence in decisions_in_words(found):
             console.print(f"{provider}, {'streamed' if streamed else 'JSON'}: {sentence}", highlight=False)
+
+
+def _noted(found: Iterable[Judged], tally: Tally) -> Iterator[Judged]:
+    for each in found:
+        tally.note(
+            {
+                "exchange_id": each.verdict.exchange_id,
+                "provider": each.verdict.provider,
+                "verdict_before": each.before.verdict,
+                "verdict": each.verdict.verdict,
+                "reasons": each.verdict.reasons,
+                "surprise": each.surprise,
+            }
+        )
+        yield each
 
 
 def _write(found: Iterable[Judged], output: Path) -> None:
@@ -162,5 +181,5 @@ def _write(found: Iterable[Judged], output: Path) -> None:
 
 
 def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from hashlib import blake2b
 from heapq import nsmallest
-from typing import Protocol, TypeVar
-
-from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from typing import Any, Protocol, TypeVar
 
 MOST_RESPONSES = 200
 
@@ -17,13 +15,13 @@ AT_ONCE = 4
 
 
 class OfGroup(Protocol):
-    """Something about one response of a group."""
+    """Something about one response of a group: of what is asked about together."""
 
     @property
     def exchange_id(self) -> str: ...
 
     @property
-    def group(self) -> GroupKey: ...
+    def group(self) -> Hashable: ...
 
 
 Drawn = TypeVar("Drawn", bound=OfGroup)
@@ -31,19 +29,19 @@ Drawn = TypeVar("Drawn", bound=OfGroup)
 
 def sampled(found: Callable[[], Iterable[Drawn]]) -> Iterator[Drawn]:
     """At most MOST_RESPONSES of each group, in order. `found` gives all of them, twice; names are all that is kept."""
-    names: dict[GroupKey, list[bytes]] = defaultdict(list)
+    names: dict[Hashable, list[int]] = defaultdict(list)
     for one in found():
         drawn = names[one.group]
-        drawn.append(_lot(one))
+        drawn.append(lot(one.exchange_id))
         if len(drawn) >= 2 * MOST_RESPONSES:
             names[one.group] = nsmallest(MOST_RESPONSES, drawn)
     last = {key: nsmallest(MOST_RESPONSES, drawn)[-1] for key, drawn in names.items()}
-    return (one for one in found() if _lot(one) <= last[one.group]) if last else iter(())
+    return (one for one in found() if lot(one.exchange_id) <= last[one.group]) if last else iter(())
 
 
-def in_batches(found: Iterable[Drawn], is_decided: Callable[[GroupKey], bool]) -> Iterator[list[Drawn]]:
+def in_batches(found: Iterable[Drawn], is_decided: Callable[[Any], bool]) -> Iterator[list[Drawn]]:
     """AT_ONCE of a group together as long as it is not decided, and in the end what is left of each."""
-    waiting: dict[GroupKey, list[Drawn]] = defaultdict(list)
+    waiting: dict[Hashable, list[Drawn]] = defaultdict(list)
     for one in found:
         if is_decided(one.group):
             continue
@@ -55,5 +53,6 @@ def in_batches(found: Iterable[Drawn], is_decided: Callable[[GroupKey], bool]) -
             yield batch
 
 
-def _lot(one: OfGroup) -> bytes:
-    return blake2b(one.exchange_id.encode(), digest_size=8).digest()
+def lot(exchange_id: str) -> int:
+    """What a name is to a sample: a number like a throw of dice."""
+    return int.from_bytes(blake2b(exchange_id.encode(), digest_size=8).digest())

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from math import sqrt
 from random import Random
 
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.planting import errors_to_plant
 from eagle_assets.judge.questions import Question
-from eagle_assets.judge.scoring import Cost, OnProgress
+from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.surprise import MOST_VARIANTS, Surprise, Trial, surprise, suspicious_variants
 from eagle_assets.judge.threshold import Sensitivity, Threshold, threshold_of
 from eagle_assets.judge.variants import Kind
@@ -22,6 +23,9 @@ Trials = Callable[[], Iterable[Trial]]
 
 PLANTED = 40
 """Proven outputs in which errors are planted, one of each kind that fits; each is judged once more."""
+
+WINDOW = 128
+"""Outputs that are in memory together: what is asked of all of them is in flight at once."""
 
 
 class Scan:
@@ -43,23 +47,33 @@ class Scan:
             f"{MOST_VARIANTS * cost.tokens:,} tokens, nearly all of which a server's prefix cache holds"
         )
 
-    def ask(self, trials: Trials, on_progress: OnProgress = lambda progress: None) -> None:
-        """Ask everything that `surprises` needs."""
-        self._bench.ask((trial.question for trial in trials()), on_progress)
-        self._bench.ask((question for trial in trials() for question in self._about_variants(trial)), on_progress)
+    def surprises(self, trials: Iterable[Trial]) -> Iterator[Surprise | None]:
+        """The surprise of each output, in order; None where the judge would not answer. Outputs are drawn, asked about
+        and answered for a window at a time."""
+        drawn = iter(trials)
+        while window := list(islice(drawn, WINDOW)):
+            yield from self.surprises_of(window)
 
-    def surprises(self, trials: Trials) -> Iterator[Surprise | None]:
-        """The surprise of each output, in order; None where the judge would not answer."""
-        return map(self.surprise_of, trials())
+    def surprises_of(self, window: Sequence[Trial]) -> list[Surprise | None]:
+        """As `surprises`, of outputs that are in memory. What was found before is not found again."""
+        kept = [self._bench.surprise(trial) for trial in window]
+        new = [trial for trial, known in zip(window, kept, strict=True) if known is None]
+        self._bench.ask(trial.question for trial in new)
+        self._bench.ask(question for trial in new for question in self._about_variants(trial))
+        found = map(self._found, new)
+        return [next(found) if known is None else known for known in kept]
 
-    def surprise_of(self, trial: Trial) -> Surprise | None:
+    def _found(self, trial: Trial) -> Surprise | None:
         scores = self._bench.scores(trial.question)
         if scores is None:
             return None
         variants = suspicious_variants(trial, scores, self._target)
-        answers = ((variant, self._bench.scores(trial.question_of(variant))) for variant in variants)
+        answers = [(variant, self._bench.scores(trial.question_of(variant))) for variant in variants]
         known = {variant: answer for variant, answer in answers if answer is not None}
-        return surprise(trial, scores, known, self._target.vocabulary.size)
+        found = surprise(trial, scores, known, self._target.vocabulary.size)
+        if len(known) == len(answers):
+            self._bench.keep(trial, found)
+        return found
 
     def _about_variants(self, trial: Trial) -> Iterator[Question]:
         scores = self._bench.scores(trial.question)
@@ -94,16 +108,15 @@ class Experience:
 
 def experience(scan: Scan, proven: Trials, target: Target) -> Experience:
     """Judge the proven outputs, and some of them with planted errors."""
-    scan.ask(proven)
-    found = [surprise for surprise in scan.surprises(proven) if surprise is not None]
+    found = [surprise for surprise in scan.surprises(proven()) if surprise is not None]
     threshold = threshold_of(found)
     false_alarms = sum(map(threshold.is_alarming, found))
     planted = partial(_with_planted_errors, proven, max(1, len(found) // PLANTED), target)
-    scan.ask(lambda: (trial for _, trial in planted()))
     sensitivity = Sensitivity()
-    for kind, trial in planted():
-        if (surprise := scan.surprise_of(trial)) is not None:
-            sensitivity.add(kind, threshold.is_alarming(surprise))
+    on_planted = scan.surprises(trial for _, trial in planted())
+    for (kind, _), on_one in zip(planted(), on_planted, strict=True):
+        if on_one is not None:
+            sensitivity.add(kind, threshold.is_alarming(on_one))
     return Experience(threshold, sensitivity, false_alarms)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,11 @@ from rich.table import Table
 
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.scan import Experience
-from eagle_assets.judge.verdicts import Change, Judged
+from eagle_assets.judge.verdicts import Change, change_in
 from eagle_assets.reconstruction.verdict import VERDICTS, Verdict
+
+NOTED = ["exchange_id", "provider", "verdict_before", "verdict", "reasons", "surprise"]
+"""What is counted of a judged sequence."""
 
 _MOST_KEPT = 20  # examples
 
@@ -29,17 +32,17 @@ class Tally:
     scanned: int = 0
     worst: list[dict[str, Any]] = field(default_factory=list)
 
-    def noted(self, found: Judged) -> Judged:
-        """Count a verdict, and give it back."""
-        provider = found.verdict.provider or "(none)"
-        self.before[provider, found.before.verdict] += 1
-        self.after[provider, found.verdict.verdict] += 1
-        if found.change is not None:
-            self.changes[found.change] += 1
-        self.scanned += found.surprise is not None and found.before.verdict != "exact"
-        if found.change in ("repaired", "contradicted") and len(self.worst) < _MOST_KEPT:
-            self.worst.append({"exchange_id": found.verdict.exchange_id, "why": found.verdict.reasons[0]})
-        return found
+    def note(self, row: Mapping[str, Any]) -> None:
+        """Count a judged sequence: its exchange_id, provider, verdict_before, verdict, reasons, and surprise."""
+        provider = row["provider"] or "(none)"
+        self.before[provider, row["verdict_before"]] += 1
+        self.after[provider, row["verdict"]] += 1
+        self.scanned += row["surprise"] is not None and row["verdict_before"] != "exact"
+        change = change_in(row["reasons"])
+        if change is not None:
+            self.changes[change] += 1
+        if change in ("repaired", "contradicted") and len(self.worst) < _MOST_KEPT:
+            self.worst.append({"exchange_id": row["exchange_id"], "why": row["reasons"][0]})
 
     def verdicts(self) -> Counter[Verdict]:
         """Sequences by verdict, after the judge."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import exp, log
+from math import ceil, exp, log
 
 import numpy as np
 
@@ -39,18 +39,19 @@ FEWEST_PROVEN = 30
 """Proven sequences from which what is drawn from them anew says how they may vary; with fewer nothing is repaired."""
 
 _DRAWN_ANEW, _UPPER = 1_000, 0.975
+_STEP = 0.5  # to which nats are rounded up, so that they stand still while little is proven anew
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """Of each kind of variant the `nats` beyond which it is an alarm in a sequence of up to `tokens` tokens, what the
-    `proven` ones have on average; `expected` is the share of right sequences that are alarmed, at most.
+    `proven` ones have on average, about; `expected` is the share of right sequences that are alarmed, at most.
     `nucleus_holds`: tokens that the sampler cannot have drawn are met in none of the proven sequences whose requests
     cut anything off, of which there are some.
     """
 
     nats: Mapping[Kind, float]
-    tokens: float
+    tokens: int
     proven: int
     expected: float
     nucleus_holds: bool = False
@@ -76,6 +77,11 @@ class Threshold:
         return bool(self.alarms(surprise) or self.impossible(surprise))
 
     @property
+    def rule(self) -> tuple[object, ...]:
+        """All that decides what becomes of a sequence. It stands still while little is proven anew."""
+        return sorted(self.nats.items()), self.tokens, self.can_judge, self.proven >= FEWEST_PROVEN, self.nucleus_holds
+
+    @property
     def can_judge(self) -> bool:
         """Whether anything is proven to learn from."""
         return self.proven > 0
@@ -96,14 +102,20 @@ def threshold_of(proven: Iterable[Surprise]) -> Threshold:
             roots[kind].append(sum(found))
             most_variants[kind] = max(most_variants[kind], len(found))
     if not total:
-        return Threshold(dict.fromkeys(KINDS, LEAST), 0.0, 0, 1.0)
+        return Threshold(dict.fromkeys(KINDS, LEAST), 0, 0, 1.0)
     nats, expected = {}, 0.0
     for kind in KINDS:
         # One sequence more is supposed, all of whose variants are as likely as it is itself.
         mean = (total * _most_on_average(np.array(roots[kind])) + most_variants[kind]) / (total + 1)
-        nats[kind] = max(LEAST, 2 * log(mean * len(KINDS) / FALSE_ALARMS))
+        nats[kind] = LEAST + _STEP * ceil(max(0.0, 2 * log(mean * len(KINDS) / FALSE_ALARMS) - LEAST) / _STEP)
         expected += mean * exp(-nats[kind] / 2)
-    return Threshold(nats, tokens / total, total, min(1.0, expected), bool(cut) and not impossible)
+    return Threshold(nats, _rounded_down(tokens // total), total, min(1.0, expected), bool(cut) and not impossible)
+
+
+def _rounded_down(number: int) -> int:
+    """To four binary digits, for the same reason."""
+    step = 1 << max(0, number.bit_length() - 4)
+    return number - number % step
 
 
 def _most_on_average(values: np.ndarray) -> float:

@@ -42,8 +42,12 @@ class Judged:
     @property
     def change(self) -> Change | None:
         """What the judge did; None where it left the verdict as it was."""
-        code = self.verdict.reasons[0].partition(":")[0] if self.verdict.reasons else ""
-        return CHANGES.get(code)
+        return change_in(self.verdict.reasons)
+
+
+def change_in(reasons: Sequence[str]) -> Change | None:
+    """What the judge did to a verdict with these reasons; None where it left it as it was."""
+    return CHANGES.get(reasons[0].partition(":")[0]) if reasons else None
 
 
 def settled(before: Reconstruction, after: Reconstruction, limit: float) -> Reconstruction:

@@ -10,7 +10,7 @@ Where white space would have changed the token count nothing is asked: the count
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import exp, log, log1p
@@ -40,16 +40,6 @@ CAP = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """A response whose ids explain everything, with the edges at which its provider may take white space away."""
-
-    exchange_id: str
-    group: GroupKey
-    edges: frozenset[Place]
-    trial: Trial
-
-
-@dataclass(frozen=True, slots=True)
 class TextEdge:
     """An edge of a text. `without_trace` are, by its position, each LOSABLE that may have stood there and left no
     trace in the count; `is_white`: some white space stands there."""
@@ -59,44 +49,68 @@ class TextEdge:
     without_trace: dict[int, Variant] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """An edge of a response whose ids explain everything, at which its provider may take white space away."""
+
+    exchange_id: str
+    provider: GroupKey
+    trial: Trial
+    at: TextEdge
+
+    @property
+    def group(self) -> tuple[GroupKey, Edge]:
+        """What it is a witness to: of each of them so many are heard at most."""
+        return self.provider, self.at.edge
+
+    @property
+    def questions(self) -> Iterator[Question]:
+        if self.at.without_trace:
+            yield self.trial.question
+            yield from map(self.trial.question_of, self.at.without_trace.values())
+
+
 Witnesses = Callable[[], Iterable[Witness]]
 """All witnesses, as often as they are wanted."""
 
 
-def witness(found: Reconstruction, trial: Trial | None, calibration: Calibration, target: Target) -> Witness | None:
-    """What a response can say, before the judge, of its provider's edges; None where that is nothing.
+def witnesses_in(
+    found: Reconstruction, trial: Trial | None, calibration: Calibration, target: Target
+) -> Iterator[Witness]:
+    """What a response can say, before the judge, of its provider's edges.
 
     White space that was put back does not show what was sent, so that such a response says nothing.
     """
-    if trial is None or "residual_error" not in found.evidence or "restored" in found.evidence:
-        return None
+    if trial is None or found.exposure is None or found.exposure.restored is not None:
+        return
     group = calibration.of(target.name, found.provider, bool(found.evidence.get("streamed")))
     if group is None or not group.losses:
-        return None
+        return
     key = (group.model, group.provider, group.streamed)
     if key in calibration.earlier:  # it is not one thing that could be decided
-        return None
-    return Witness(found.exchange_id, key, frozenset(group.losses), trial)
+        return
+    for edge in text_edges(trial, target):
+        if stripped_as(edge.edge) in group.losses and (edge.is_white or edge.without_trace):
+            yield Witness(found.exchange_id, key, trial, edge)
 
 
 def weigh_edges(witnesses: Witnesses, bench: Bench, target: Target) -> dict[GroupKey, dict[Place, Trimming]]:
-    """The target's word on each edge that responses say something of."""
-    tallies: dict[GroupKey, dict[Place, _Tally]] = defaultdict(dict)
-    # An edge that is decided is not asked about any more; the others may come in later responses only.
-    for batch in in_batches(sampled(witnesses), lambda key: False):
-        of_group = tallies[batch[0].group]
-        asked = [(one.trial, edges) for one in batch if (edges := _open_edges(one, of_group, target))]
-        bench.ask(question for trial, edges in asked for question in _questions(trial, edges))
-        for trial, edges in asked:
-            for edge in edges:
-                _hear(trial, edge, of_group.setdefault(edge.edge, _Tally()), bench)
-    return {key: _rulings(found, target.name, bench.name) for key, found in tallies.items() if found}
+    """The target's word on each edge that responses say something of; an edge that is decided is not asked about any
+    more."""
+    tallies: dict[tuple[GroupKey, Edge], _Tally] = defaultdict(_Tally)
+    for batch in in_batches(sampled(witnesses), lambda group: tallies[group].is_decided):
+        bench.ask(question for one in batch for question in one.questions)
+        for one in batch:
+            _hear(one, tallies[one.group], bench)
+    found: dict[GroupKey, dict[Place, Trimming]] = defaultdict(dict)
+    for (provider, edge), tally in tallies.items():
+        found[provider][edge] = tally.trimming(edge, target.name, bench.name)
+    return dict(found)
 
 
-def cost_of_edges(witnesses: Witnesses, bench: Bench, target: Target) -> Cost:
+def cost_of_edges(witnesses: Witnesses, bench: Bench) -> Cost:
     """What it costs at most; it ends as soon as all edges of a provider are decided."""
-    found = sampled(witnesses)
-    return bench.cost(q for one in found for q in _questions(one.trial, _open_edges(one, {}, target)))
+    return bench.cost(question for one in sampled(witnesses) for question in one.questions)
 
 
 def text_edges(trial: Trial, target: Target) -> Iterator[TextEdge]:
@@ -131,38 +145,18 @@ def _behind(losable: str, text: str) -> str:
     return text + losable
 
 
-def _open_edges(one: Witness, tallies: dict[Place, _Tally], target: Target) -> list[TextEdge]:
-    """The edges of a response that can say something of what is not decided yet."""
-    return [
-        edge
-        for edge in text_edges(one.trial, target)
-        if stripped_as(edge.edge) in one.edges
-        and (edge.is_white or edge.without_trace)
-        and not (edge.edge in tallies and tallies[edge.edge].is_decided)
-    ]
-
-
-def _questions(trial: Trial, edges: Sequence[TextEdge]) -> Iterator[Question]:
-    variants = [variant for edge in edges for variant in edge.without_trace.values()]
-    if variants:
-        yield trial.question
-        yield from map(trial.question_of, variants)
-
-
-def _hear(trial: Trial, edge: TextEdge, tally: _Tally, bench: Bench) -> None:
-    if edge.is_white:
+def _hear(one: Witness, tally: _Tally, bench: Bench) -> None:
+    if one.at.is_white:
         tally.add_white()
         return
-    given = bench.scores(trial.question)
-    answers = {position: bench.scores(trial.question_of(variant)) for position, variant in edge.without_trace.items()}
-    if given is not None and all(answer is not None for answer in answers.values()):
-        tally.add(
-            {
-                position: exp(min(CAP, gain(trial, edge.without_trace[position], given, answer)))
-                for position, answer in answers.items()
-                if answer is not None
-            }
-        )
+    given = bench.scores(one.trial.question)
+    odds: dict[int, float] = {}
+    for position, variant in one.at.without_trace.items():
+        answer = bench.scores(one.trial.question_of(variant))
+        if given is None or answer is None:
+            return
+        odds[position] = exp(min(CAP, gain(one.trial, variant, given, answer)))
+    tally.add(odds)
 
 
 @dataclass(slots=True)
@@ -190,17 +184,13 @@ class _Tally:
             self.odds[position] += found
             self.asked[position] += 1
 
-
-def _rulings(tallies: dict[Place, _Tally], model: str, judge: str) -> dict[Place, Trimming]:
-    return {
-        edge: Trimming(
+    def trimming(self, edge: Place, model: str, judge: str) -> Trimming:
+        return Trimming(
             edge=edge,
-            nats=round(tally.nats, 2),
-            responses=tally.responses,
+            nats=round(self.nats, 2),
+            responses=self.responses,
             # Of what was never asked about nothing is known: it may have been written as well as not.
-            written=tuple(float(o / n) if n else 1.0 for o, n in zip(tally.odds, tally.asked, strict=True)),
+            written=tuple(float(o / n) if n else 1.0 for o, n in zip(self.odds, self.asked, strict=True)),
             model=model,
             judge=judge,
         )
-        for edge, tally in tallies.items()
-    }

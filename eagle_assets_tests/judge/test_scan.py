@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -38,22 +38,21 @@ def test_errors_are_found_and_right_outputs_left_alone(tmp_path: Path) -> None:
         learnt = experience(scan, partial(trials, *PROVEN_SEEDS), TARGET)
         assert learnt.threshold.expected <= 0.01
 
-        def verdict_on(trial: Trial) -> Judged:
-            found = Reconstruction("e", "consistent", list(trial.output_ids), list(trial.prompt_ids))
-            # Nothing but the judge's word stands in the way of a repair here.
-            return judged(found, found, scan.surprise_of(trial), learnt.threshold, lambda ids: True)
+        def verdicts_on(tried: Iterable[Trial]) -> Iterator[tuple[Trial, Judged]]:
+            tried = list(tried)
+            for trial, surprise in zip(tried, scan.surprises(tried), strict=True):
+                found = Reconstruction("e", "consistent", list(trial.output_ids), list(trial.prompt_ids))
+                # Nothing but the judge's word stands in the way of a repair here.
+                yield trial, judged(found, found, surprise, learnt.threshold, lambda ids: True)
 
-        right = partial(trials, *RIGHT_SEEDS)
-        scan.ask(right)
-        scan.ask(lambda: (wrong for _, wrong, _ in wrong_trials()))
-        on_right = [(trial, verdict_on(trial)) for trial in right()]
+        on_right = list(verdicts_on(trials(*RIGHT_SEEDS)))
         assert sum(found.change is not None for _, found in on_right) <= 0.01 * len(on_right)
         assert all(
             found.verdict.output_ids == list(trial.output_ids) for trial, found in on_right if found.verdict.trusted
         )
         planted, hit, repaired, repaired_wrongly = Counter[str](), Counter[str](), 0, 0
-        for kind, wrong, truth in wrong_trials():
-            found = verdict_on(wrong)
+        on_wrong = verdicts_on(wrong for _, wrong, _ in wrong_trials())
+        for (kind, _, truth), (_, found) in zip(wrong_trials(), on_wrong, strict=True):
             planted[kind] += 1
             hit[kind] += found.change is not None
             repaired += found.change == "repaired"

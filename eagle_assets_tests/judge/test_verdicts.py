@@ -18,7 +18,7 @@ from eagle_assets.reconstruction.verdict import Reconstruction, Verdict
 from eagle_assets.targets.kimi import target_named
 
 TARGET = target_named("moonshotai/kimi-k2.5")
-FIVE = Threshold(dict.fromkeys(KINDS, 5.0), tokens=9.0, proven=600, expected=0.008, nucleus_holds=True)
+FIVE = Threshold(dict.fromkeys(KINDS, 5.0), tokens=9, proven=600, expected=0.008, nucleus_holds=True)
 CANONICAL = [*TARGET.vocabulary.encode("It is 7."), TARGET.markers.stop]
 
 
@@ -71,7 +71,7 @@ def test_a_token_that_cannot_have_been_drawn_contradicts_where_that_was_seen_to_
 
 
 def test_nothing_is_repaired_where_too_little_is_proven() -> None:
-    few = Threshold(dict.fromkeys(KINDS, 5.0), tokens=9.0, proven=FEWEST_PROVEN - 1, expected=0.01)
+    few = Threshold(dict.fromkeys(KINDS, 5.0), tokens=9, proven=FEWEST_PROVEN - 1, expected=0.01)
     assert after(surprise(19.0), True, few).verdict == "contradicted"
 
 

@@ -11,13 +11,14 @@ import pytest
 from eagle_assets.judge.samples import MOST_RESPONSES
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.verdicts import trial_of
-from eagle_assets.judge.white_space import CAP, Witness, cost_of_edges, text_edges, weigh_edges, witness
+from eagle_assets.judge.white_space import CAP, TextEdge, Witness, cost_of_edges, text_edges, weigh_edges, witnesses_in
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Trimming, decisions
 from eagle_assets.reconstruction.calibrating.decisions_in_words import trimming_in_words
 from eagle_assets.reconstruction.places import Place
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.verdict import Reconstruction, Restored
 from eagle_assets.sandbox.providers import Provider, all_providers
 from eagle_assets.serving.convention import Edge
 from eagle_assets_tests.judge.corpus import TARGET, bench, small_target
@@ -30,11 +31,11 @@ LOST = (0.05, 0.02, 0.0)
 
 def witnesses_of(exchanges: list[Exchange], calibration: Calibration) -> list[Witness]:
     verdicts = zip(exchanges, reconstruct(exchanges, calibration), strict=True)
-    found = (
-        witness(verdict, trial_of(verdict, exchange.request, TARGET), calibration, TARGET)
+    return [
+        one
         for exchange, verdict in verdicts
-    )
-    return [one for one in found if one is not None]
+        for one in witnesses_in(verdict, trial_of(verdict, exchange.request, TARGET), calibration, TARGET)
+    ]
 
 
 @cache
@@ -82,10 +83,10 @@ def test_the_targets_word_is_part_of_the_stated_error(tmp_path: Path) -> None:
     calibration = calibrate(exchanges)
     witnesses = witnesses_of(exchanges, calibration)
     with bench(small_target(), tmp_path) as bench_:
-        cost = cost_of_edges(lambda: witnesses, bench_, TARGET)
+        cost = cost_of_edges(lambda: witnesses, bench_)
         word = weigh_edges(lambda: witnesses, bench_, TARGET)
         assert cost.questions > 0
-        assert cost_of_edges(lambda: witnesses, bench_, TARGET).questions < cost.questions
+        assert cost_of_edges(lambda: witnesses, bench_).questions < cost.questions
     after = calibrate(exchanges, decisions({}, word))
     for one, other in zip(reconstruct(exchanges, calibration), reconstruct(exchanges, after), strict=True):
         assert other.output_ids == one.output_ids
@@ -100,17 +101,21 @@ def test_the_targets_word_is_part_of_the_stated_error(tmp_path: Path) -> None:
 
 def test_white_space_that_stands_there_speaks_for_a_provider_that_keeps_it(tmp_path: Path) -> None:
     plain, white = (Trial([TARGET.markers.think_begin], said(text)) for text in ("So", " So"))
-    key, edges = ("", "P", False), frozenset[Place](("reasoning_start",))
+    key = ("", "P", False)
     with bench(small_target(), tmp_path) as bench_:
 
         def word(*trials: Trial) -> Trimming:
-            found = [Witness(f"e{number}", key, edges, trial) for number, trial in enumerate(trials)]
+            found = [Witness(f"e{number}", key, trial, first_edge(trial)) for number, trial in enumerate(trials)]
             return weigh_edges(lambda: found, bench_, TARGET)[key]["reasoning_start"]
 
         assert word(plain).nats < 0
         assert word(white).nats == CAP
         assert word(white, white).takes_away < 0.01
         assert word(*[plain] * 9).takes_away > word(plain).takes_away > 0.5
+
+
+def first_edge(trial: Trial) -> TextEdge:
+    return next(text_edges(trial, TARGET))
 
 
 def said(reasoning: str) -> list[int]:
@@ -146,11 +151,15 @@ def test_it_is_told_in_words() -> None:
 
 def test_a_response_whose_ids_are_open_says_nothing() -> None:
     exchanges, calibration, _ = answered("quillhost")
-    verdict = next(v for v in reconstruct(exchanges, calibration) if "residual_error" in v.evidence)
+    verdict = next(v for v in reconstruct(exchanges, calibration) if v.exposure is not None)
     trial = trial_of(verdict, exchanges[0].request, TARGET)
-    assert witness(verdict, trial, calibration, TARGET) is not None
-    assert witness(verdict, None, calibration, TARGET) is None
-    assert witness(replace(verdict, evidence={}), trial, calibration, TARGET) is None
-    put_back = {**verdict.evidence, "restored": {"place": "reasoning_start"}}
-    assert witness(replace(verdict, evidence=put_back), trial, calibration, TARGET) is None
-    assert witness(replace(verdict, provider="Nobody"), trial, calibration, TARGET) is None
+    restored = replace(verdict.exposure, restored=Restored("reasoning_start", 0, {}, None, True))
+
+    def says(found: Reconstruction, tried: Trial | None) -> bool:
+        return bool(list(witnesses_in(found, tried, calibration, TARGET)))
+
+    assert says(verdict, trial)
+    assert not says(verdict, None)
+    assert not says(replace(verdict, exposure=None), trial)
+    assert not says(replace(verdict, exposure=restored), trial)
+    assert not says(replace(verdict, provider="Nobody"), trial)

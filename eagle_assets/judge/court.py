@@ -1,0 +1,123 @@
+"""All datasets together before the target model: what it decides of their providers, and what is learnt of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
+from eagle_assets.judge.bench import Bench
+from eagle_assets.judge.docket import Drawn, Stored, bring_up_to_date, drawn, reconstruction_of
+from eagle_assets.judge.scan import PLANTED, Experience, Scan, experience
+from eagle_assets.judge.scoring import Cost
+from eagle_assets.judge.surprise import Trial
+from eagle_assets.judge.variants import KINDS
+from eagle_assets.judge.verdicts import is_proven, trial_of
+from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witnesses_in
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
+from eagle_assets.reconstruction.contests import Contest, contests, is_contested
+from eagle_assets.reconstruction.stored import exchange_of_row
+from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.targets.target import Target
+
+MOST_DRAWN = 1_000
+"""Responses of a provider among which those are looked for that say something of what is open."""
+
+MOST_PROVEN = 2_000
+"""Proven sequences by which the judge is measured, of all datasets."""
+
+_PROVEN = ["model", "prompt_ids", "output_ids"]
+
+Say = Callable[[str], object]
+"""Takes a sentence, such as what something costs before it is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the judge says of all datasets together: what it decided of their providers, the calibration that this leads
+    to, and how far its surprise can be believed."""
+
+    decided: Arbitrations
+    calibration: Calibration
+    learnt: Experience
+
+
+class Court:
+    """All datasets together before the judge: of each provider a sample, and of what is proven.
+
+    `calibrated` gives the calibration that what was bought leads to, with what was decided.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        target: Target,
+        datasets: Iterable[Stored],
+        calibrated: Callable[[Arbitrations], Calibration],
+    ) -> None:
+        self._bench, self._target, self._calibrated = bench, target, calibrated
+        datasets = list(datasets)
+        self._parts = [part for stored in datasets for part in stored.parts()]
+        self._bought = [part for stored in datasets if stored.is_bought for part in stored.parts()]
+
+    def sit(self, say: Say) -> Ruling:
+        """Decide what is open about providers, and learn from what is proven. What each costs is said before it is
+        asked."""
+        calibration = self._calibrated({})
+        sample = drawn(self._bought, ["provider", "streamed", "verdict"], _provider_of, MOST_DRAWN)
+        contested = partial(self._contests, sample, calibration)
+        _say_cost(say, "rival conventions", cost_of_arbitration(contested, self._bench))
+        decided = decisions(arbitrate(contested, self._bench), {})
+        calibration = self._calibrated(decided) if decided else calibration
+        bring_up_to_date(self._bought, self._target, calibration)
+        witnesses = partial(self._witnesses, sample, calibration)
+        _say_cost(say, "white space at the ends of texts", cost_of_edges(witnesses, self._bench))
+        edges = weigh_edges(witnesses, self._bench, self._target)
+        if edges:
+            decided = decisions({key: found.rivals for key, found in decided.items()}, edges)
+            calibration = self._calibrated(decided)
+        scan = Scan(self._bench, self._target)
+        say(f"proven sequences, to measure the judge by: {scan.cost_in_words(self._proven)}")
+        say(f"{PLANTED} of these once more with each of {len(KINDS)} kinds of errors, at most")
+        return Ruling(decided, calibration, experience(scan, self._proven, self._target))
+
+    def _contests(self, sample: Iterable[Drawn], calibration: Calibration) -> Iterator[Contest]:
+        contested = {key[1:] for key, group in calibration.groups.items() if is_contested(group)}
+        keys = ["provider", "streamed"]
+        for some in sample if contested else ():
+            is_of_one = [(row["provider"] or "", row["streamed"]) in contested for row in some.sequences(keys)]
+            exchanges = map(exchange_of_row, Drawn(some.part, some.places[is_of_one]).responses())
+            yield from contests((e for e in exchanges if self._target.is_named(e.model)), calibration)
+
+    def _witnesses(self, sample: Iterable[Drawn], calibration: Calibration) -> Iterator[Witness]:
+        for some in sample:
+            for row, response in zip(some.held(), some.responses(["request"]), strict=True):
+                found = reconstruction_of(row)
+                trial = trial_of(found, msgspec.json.decode(response["request"]), self._target)
+                yield from witnesses_in(found, trial, calibration, self._target)
+
+    def _proven(self) -> Iterator[Trial]:
+        for some in drawn(self._parts, ["verdict", "canonical"], _is_proven, MOST_PROVEN):
+            for row, response in zip(some.sequences(_PROVEN), some.responses(["request"]), strict=True):
+                found = Reconstruction("", "exact", row["output_ids"], row["prompt_ids"], model=row["model"])
+                trial = trial_of(found, msgspec.json.decode(response["request"]), self._target)
+                if trial is not None and is_proven(found, self._target.vocabulary):
+                    yield trial
+
+
+def _provider_of(row: Mapping[str, Any]) -> Hashable:
+    return None if row["verdict"] == "unusable" else (row["provider"], row["streamed"])
+
+
+def _is_proven(row: Mapping[str, Any]) -> Hashable:
+    return "proven" if row["verdict"] == "exact" and row["canonical"] else None
+
+
+def _say_cost(say: Say, what: str, cost: Cost) -> None:
+    if cost.questions or cost.known:
+        say(f"{what} before the target: at most {cost}")

@@ -1,0 +1,183 @@
+"""One dataset before the target model: its sequences, part by part, as they are after it was asked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from eagle_assets.judge.bench import Bench
+from eagle_assets.judge.court import Ruling, Say
+from eagle_assets.judge.docket import Drawn, Places, Stored, StoredPart, bring_up_to_date, reconstruction_of
+from eagle_assets.judge.scan import WINDOW, Scan
+from eagle_assets.judge.surprise import Trial
+from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trusted_trial_of
+from eagle_assets.lake.code import digest_of_code
+from eagle_assets.lake.schemas import JUDGED_SEQUENCES
+from eagle_assets.lake.version import NewVersion
+from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.evidence.reading import read
+from eagle_assets.reconstruction.parts.findings import read_findings
+from eagle_assets.reconstruction.parts.weights import PartWeights, weigh_parts
+from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
+from eagle_assets.reconstruction.stored import exchange_of_row
+from eagle_assets.reconstruction.verdict import TRUSTED, Reconstruction
+from eagle_assets.targets.target import Target
+
+_NOT_TO_BE_KEPT = ""
+_ANY_ERROR = 1.0  # nothing is held back for the sake of others
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A row of sequences, its verdict before the judge and after its decisions, and what is put before it; None where
+    that is nothing."""
+
+    place: int
+    row: dict[str, Any]
+    before: Reconstruction
+    after: Reconstruction
+    trial: Trial | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """The rows of a part that the judge's decisions lift, and how they are weighed then."""
+
+    places: Places
+    weights: PartWeights
+
+    @classmethod
+    def of(cls, part: StoredPart, weights: PartWeights, decided: Set[tuple[str, bool]], limit: float) -> _Lifted:
+        """`decided` are the providers of which anything was, streamed or not."""
+        before = part.columns("verdict")["verdict"].to_pylist()
+        found = read_findings(part.held, ["verdict", "group"])
+        places = [
+            place
+            for place, (was, becomes, group, weight) in enumerate(
+                zip(before, found["verdict"].to_pylist(), found["group"].to_pylist(), weights.weights, strict=True)
+            )
+            if was == "unverified"
+            and becomes in TRUSTED
+            and msgspec.json.decode(group, type=GroupKey)[1:] in decided
+            and (becomes == "exact" if weight is None else weight.cause is None and weight.error <= limit)
+        ]
+        own = tuple(weights.weights[place] for place in places)
+        return cls(
+            np.array(places, dtype=np.int64), replace(weights, weights=own, held=np.zeros(len(places), np.bool_))
+        )
+
+    @property
+    def recipe(self) -> tuple[list[int], str]:
+        """All that they are made from."""
+        return self.places.tolist(), self.weights.recipe
+
+    def rows(self) -> dict[int, dict[str, Any]]:
+        """What they become, by their places: rows of TOKEN_SEQUENCES."""
+        if not self.places.size:
+            return {}
+        found = self.weights.sequences(read_findings(self.weights.part).take(self.places)).to_pylist()
+        return dict(zip(self.places.tolist(), found, strict=True))
+
+
+class Hearing:
+    """One dataset before the judge, part by part, once the ruling on all of them is known. What is lifted is wrong with
+    a probability of `limit` at most."""
+
+    def __init__(self, ruling: Ruling, bench: Bench, stored: Stored, target: Target, limit: float) -> None:
+        self._ruling, self._bench, self._target, self._limit = ruling, bench, target, limit
+        self._scan = Scan(bench, target)
+        self._hypotheses = hypotheses_by_name(ruling.calibration)
+        self._parts = stored.parts()
+        self._lifted = self._lifted_in_each() if stored.is_bought and ruling.decided else {}
+
+    def write(self, version: NewVersion, say: Say) -> None:
+        """Write a file of JUDGED_SEQUENCES for each file of sequences, or keep it where it would be the same. What it
+        costs is said before it is asked."""
+        fresh = []
+        for part in self._parts:
+            recipe = self._recipe(part)
+            if version.keep_made_from(recipe) is None:
+                version.tell(part.name, recipe)
+                fresh.append(part)
+        say(f"trusted sequences before the target: {self._scan.cost_in_words(partial(self._trials, fresh))}")
+        for part in fresh:
+            refused = self._bench.refused
+            version.write_rows(part.name, JUDGED_SEQUENCES, self._rows(part))
+            if self._bench.refused > refused:
+                version.tell(part.name, _NOT_TO_BE_KEPT)  # the judge may answer another time
+
+    def _lifted_in_each(self) -> dict[str, _Lifted]:
+        """By part, what the judge's decisions may lift, without the other rows."""
+        decided = {(provider, streamed) for _, provider, streamed in self._ruling.decided}
+        bring_up_to_date(self._parts, self._target, self._ruling.calibration)
+        weighed = weigh_parts([part.held for part in self._parts], self._ruling.calibration, _ANY_ERROR)
+        found = zip(self._parts, weighed, strict=True)
+        return {part.name: _Lifted.of(part, weights, decided, self._limit) for part, weights in found}
+
+    def _recipe(self, part: StoredPart) -> str:
+        """A digest of all that the part's file is made from."""
+        lifted = self._lifted.get(part.name)
+        made_from = (
+            (part.sequences_file.sha256, part.held.kept.name, lifted.recipe if lifted is not None else None),
+            (self._bench.name, self._target.name, self._limit, self._ruling.learnt.threshold.rule),
+            digest_of_code(("judge", "lake/columns.py")),
+        )
+        return hashlib.sha256(repr(made_from).encode()).hexdigest()
+
+    def _trials(self, parts: Iterable[StoredPart]) -> Iterator[Trial]:
+        """What is trusted."""
+        for part in parts:
+            yield from (case.trial for case in self._cases(part) if case.trial is not None)
+
+    def _rows(self, part: StoredPart) -> Iterator[dict[str, Any]]:
+        threshold, cases = self._ruling.learnt.threshold, self._cases(part)
+        while window := list(islice(cases, WINDOW)):
+            on_trial = [case.trial for case in window if case.trial is not None]
+            surprises = iter(self._scan.surprises_of(on_trial))
+            for case in window:
+                surprise = next(surprises) if case.trial is not None else None
+                explains = partial(self._explains, part, case)
+                yield judged_row(case.row, judged(case.before, case.after, surprise, threshold, explains))
+
+    def _cases(self, part: StoredPart) -> Iterator[_Case]:
+        """Each row of a part, with its verdict once the judge has decided what is open."""
+        lifted = self._lifted[part.name].rows() if part.name in self._lifted else {}
+        every = Drawn(part, np.arange(part.sequences_file.rows))
+        for place, (row, response) in enumerate(zip(every.sequences(), every.responses(["request"]), strict=True)):
+            before = after = reconstruction_of(row)
+            if place in lifted:
+                after = settled(before, reconstruction_of(lifted[place]), self._limit)
+            trial = trusted_trial_of(after, msgspec.json.decode(response["request"]), self._target)
+            yield _Case(place, row, before, after, trial)
+
+    def _explains(self, part: StoredPart, case: _Case, ids: Sequence[int]) -> bool:
+        (response,) = Drawn(part, np.array([case.place])).responses()
+        return explaining(read(exchange_of_row(response)), case.after, self._hypotheses)(ids)
+
+
+def judged_row(row: Mapping[str, Any], found: Judged) -> dict[str, Any]:
+    """The row of JUDGED_SEQUENCES that a row of TOKEN_SEQUENCES becomes."""
+    verdict, surprise = found.verdict, found.surprise
+    counted, ids = row["completion_tokens"], verdict.output_ids
+    likelier = [weighed.variant for weighed in surprise.variants if weighed.nats > 0] if surprise is not None else []
+    return {
+        **row,
+        "verdict": verdict.verdict,
+        "output_ids": ids,
+        "reasons": list(verdict.reasons),
+        "evidence": msgspec.json.encode(verdict.evidence).decode(),
+        "candidates": msgspec.json.encode([candidate.to_dict() for candidate in verdict.candidates]).decode(),
+        "count_difference": counted - len(ids) if counted is not None and ids is not None else None,
+        "verdict_before": row["verdict"],
+        "log_likelihood": None if surprise is None else surprise.log_likelihood,
+        "surprise": None if surprise is None else surprise.nats,
+        "surprise_kind": likelier[0].kind if likelier else None,
+        "surprising": [variant.start for variant in likelier],
+    }
