@@ -2,7 +2,7 @@
 
 One folder for each dataset, with one writer at a time. `exchanges.records` holds, for each attempt, that it was asked,
 how the answer began, its pieces as they arrived, and how it ended; attempts lie interleaved. `generations.records`
-holds what `/generation` said later.
+holds what `/generation` said later. `exchanges.index` and `exchanges.places` only save time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import fcntl
 import os
 import struct
 import time
-from array import array
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ import msgspec
 
 from eagle_assets.openrouter.attempts import Attempt, JournalRecord, ended_record, with_generation
 from eagle_assets.openrouter.decisions import Decision, Outcome, known_cost_usd, retry_decision
+from eagle_assets.openrouter.journal_index import ASKED, BEGAN, ENDED, KEY, PIECE, JournalIndex
 from eagle_assets.openrouter.outcome import error_details, read_outcome
 from eagle_assets.openrouter.record_file import (
     Damage,
     JournalError,
     RecordFile,
-    placed_records,
     read_records,
     record_at,
 )
@@ -36,10 +35,8 @@ from eagle_assets.openrouter.wire import Response
 SETTLED: tuple[Outcome, ...] = ("answered", "refused")
 INTERRUPTED = "interrupted: the process ended before the answer did"
 
-_ASKED, _BEGAN, _PIECE, _ENDED = b"A", b"B", b"P", b"E"
-_KEY = struct.Struct("<cQ")
 _SECONDS = struct.Struct("<d")
-_PIECE_START = _KEY.size + _SECONDS.size
+_PIECE_START = KEY.size + _SECONDS.size
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -57,7 +54,7 @@ class JournalReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._read_index: tuple[int, _Index] | None = None
+        self._known: JournalIndex | None = None
 
     def read(
         self, prompt_ids: Iterable[str] | None = None, known: Container[str] = frozenset()
@@ -67,21 +64,27 @@ class JournalReader:
         With `prompt_ids`: in the order of these prompts, then of the attempts at each, so that it does not depend on
         when an answer came; attempts at other prompts come last. Exchanges with `known` ids are left out.
         """
-        entries = [entry for entry in self._index().ended if entry.names[0] not in known]
+        ended = self._index().ended
+        wanted = [number for number, attempt in enumerate(ended) if attempt.exchange_id not in known]
         if prompt_ids is not None:
             order = {prompt_id: place for place, prompt_id in enumerate(prompt_ids)}
-            entries = sorted(entries, key=lambda e: (order.get(e.prompt_id, len(order)), e.prompt_id, e.ordinal))
-        return self._load(entries)
+
+            def by_prompt(number: int) -> tuple[int, str, int]:
+                attempt = ended[number]
+                return order.get(attempt.prompt_id, len(order)), attempt.prompt_id, attempt.ordinal
+
+            wanted.sort(key=by_prompt)
+        return self._load(wanted)
 
     def find(self, exchange_id: str) -> JournalRecord | None:
         """The record of one exchange, or None; the server's own name of it will do too."""
-        entries = (e for e in self._index().ended if exchange_id in e.names)
-        return next(self._load(entries), None)
+        ended = enumerate(self._index().ended)
+        return next(self._load(number for number, attempt in ended if exchange_id in attempt.names), None)
 
     def ended(self) -> dict[str, bool]:
         """The id of every exchange that has ended, and whether `/generation` has said something of it."""
         generations = self._generations()
-        return {e.names[0]: not generations.keys().isdisjoint(e.names) for e in self._index().ended}
+        return {e.exchange_id: not generations.keys().isdisjoint(e.names) for e in self._index().ended}
 
     @property
     def under_way(self) -> int:
@@ -93,24 +96,31 @@ class JournalReader:
         ended = self._index().ended
         return {(e.prompt_id, e.request_key) for e in ended if e.outcome in SETTLED}
 
-    def _index(self) -> _Index:
-        """Where everything lies, read again where the file has grown since."""
-        size = self._exchanges_path.stat().st_size if self._exchanges_path.exists() else 0
-        if self._read_index is None or self._read_index[0] != size:
-            self._read_index = (size, _index_of(self._exchanges_path))
-        return self._read_index[1]
+    def _index(self) -> JournalIndex:
+        """Where everything lies, up to the end of the file as it is now."""
+        if self._known is None:
+            self._known = JournalIndex.kept(self._exchanges_path)
+        self._known.extend()
+        return self._known
 
-    def _load(self, entries: Iterable[_Entry]) -> Iterator[JournalRecord]:
+    def _load(self, numbers: Iterable[int]) -> Iterator[JournalRecord]:
+        """The records of ended attempts, by their numbers in the index. Raises JournalError where one is damaged."""
         if not self._exchanges_path.exists():
             return
-        generations = self._generations()
+        index, generations = self._index(), self._generations()
         descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for entry in entries:
-                attempt = entry.attempt(descriptor)
+            for number in numbers:
+                entry = index.ended[number]
+                attempt = _attempt(entry.number, index.places(number), descriptor)
                 ended = _document(record_at(descriptor, entry.end))
                 exchange = attempt.exchange(ended["transport_error"], _body_at(descriptor, attempt))
                 yield with_generation(ended_record(attempt, exchange, ended), generations)
+        except JournalError as error:
+            raise JournalError(
+                f"{self._exchanges_path}: {error}; remove exchanges.index beside it and collect again: that sets aside "
+                "what cannot be read, and asks for it anew"
+            ) from None
         finally:
             os.close(descriptor)
 
@@ -141,7 +151,7 @@ class Journal(JournalReader):
     def __init__(self, folder: Path, lock: int) -> None:
         super().__init__(folder)
         self._lock = lock
-        self._exchanges = RecordFile.open(self._exchanges_path)
+        self._exchanges = RecordFile.open(self._exchanges_path, JournalIndex.kept(self._exchanges_path).covers)
         self._generations_file = RecordFile.open(self._generations_path)
         self._ids: set[str] = set()
         self._settled: set[tuple[str, str]] = set()
@@ -185,6 +195,8 @@ class Journal(JournalReader):
     def close(self) -> None:
         self._exchanges.close()
         self._generations_file.close()
+        with suppress(OSError, JournalError):  # it only saves time
+            self._index().keep()
         os.close(self._lock)
 
     def is_settled(self, prompt_id: str, request_key: str) -> bool:
@@ -206,17 +218,17 @@ class Journal(JournalReader):
             "asked_at": attempt.asked_at,
             "request": request,
         }
-        self._append(_ASKED, attempt, _encode(asked))
+        self._append(ASKED, attempt, _encode(asked))
         return attempt
 
     def begin(self, attempt: Attempt, status: int, headers: Iterable[tuple[str, str]]) -> None:
         """Note the status and headers of an answer."""
         attempt.status, attempt.headers = status, tuple(headers)
-        self._append(_BEGAN, attempt, _encode({"status": status, "headers": attempt.headers}))
+        self._append(BEGAN, attempt, _encode({"status": status, "headers": attempt.headers}))
 
     def receive(self, attempt: Attempt, piece: bytes, seconds: float) -> None:
         """Note a piece of the body, and when it came."""
-        place = self._append(_PIECE, attempt, _SECONDS.pack(seconds), piece)
+        place = self._append(PIECE, attempt, _SECONDS.pack(seconds), piece)
         attempt.add(piece, seconds, place)
 
     def end(
@@ -256,7 +268,7 @@ class Journal(JournalReader):
             "ended_at": attempt.asked_at + time.monotonic() - attempt.began,
         }
         ended["exchange_id"] = ended["exchange_id"] or attempt.local_id
-        self._append(_ENDED, attempt, _encode(ended))
+        self._append(ENDED, attempt, _encode(ended))
         record = ended_record(attempt, exchange, ended)
         self._note(record.exchange.exchange_id, record.prompt_id, record.request_key, record.outcome)
         return record, response
@@ -280,7 +292,7 @@ class Journal(JournalReader):
         return self._exchanges.size
 
     def _append(self, kind: bytes, attempt: Attempt, *data: bytes) -> int:
-        return self._exchanges.append(_KEY.pack(kind, attempt.number), *data)
+        return self._exchanges.append(KEY.pack(kind, attempt.number), *data)
 
     def _body(self, attempt: Attempt) -> bytes:
         if attempt.pieces is not None:
@@ -300,14 +312,14 @@ class Journal(JournalReader):
             self._settled.add((prompt_id, request_key))
 
     def _recover(self) -> tuple[JournalRecord, ...]:
-        index = _index_of(self._exchanges_path)
+        index, self._known = self._index(), None  # for the sake of memory
         for entry in index.ended:
-            self._note(entry.names[0], entry.prompt_id, entry.request_key, entry.outcome)
+            self._note(entry.exchange_id, entry.prompt_id, entry.request_key, entry.outcome)
             self._attempts[entry.prompt_id, entry.request_key] += 1
         self._next = index.highest + 1
         descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            open_attempts = [entry.attempt(descriptor) for entry in index.open]
+            open_attempts = [_attempt(number, entry.places, descriptor) for number, entry in index.open.items()]
         finally:
             os.close(descriptor)
         for attempt in open_attempts:
@@ -317,68 +329,24 @@ class Journal(JournalReader):
         return recovered
 
 
-@dataclass(slots=True)
-class _Entry:
-    """Where the records of one attempt lie, and what is needed to choose it; `names` once it has ended."""
-
-    number: int
-    prompt_id: str
-    request_key: str
-    ordinal: int
-    places: array[int]
-    end: int = 0
-    names: tuple[str, ...] = ()
-    outcome: Outcome = "retry"
-
-    def attempt(self, descriptor: int) -> Attempt:
-        """The attempt as far as its records go, without its pieces."""
-        attempt = Attempt(number=self.number, **_document(record_at(descriptor, self.places[0])))
-        attempt.pieces = None
-        attempt.began = time.monotonic() - max(0.0, time.time() - attempt.asked_at)
-        for place in self.places[1:]:
-            payload = record_at(descriptor, place)
-            if payload[:1] == _PIECE:
-                attempt.add(payload[_PIECE_START:], _SECONDS.unpack_from(payload, _KEY.size)[0], place)
-            else:
-                document = _document(payload)
-                attempt.status = document["status"]
-                attempt.headers = tuple((key, value) for key, value in document["headers"])
-        return attempt
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """The attempts of a journal: those that have ended, in that order, and those still open."""
-
-    ended: list[_Entry]
-    open: list[_Entry]
-    highest: int
-
-
-def _index_of(path: Path) -> _Index:
-    ended: list[_Entry] = []
-    under_way: dict[int, _Entry] = {}
-    highest = -1
-    for place, payload in placed_records(path):
-        kind, number = _KEY.unpack_from(payload)
-        if kind == _ASKED:
-            asked = _document(payload)
-            highest = max(highest, number)
-            under_way[number] = _Entry(
-                number, asked["prompt_id"], asked["request_key"], asked["ordinal"], array("Q", [place])
-            )
-        elif kind == _ENDED:
-            entry, document = under_way.pop(number), _document(payload)
-            entry.end, entry.outcome = place, document["outcome"]
-            entry.names = tuple(filter(None, (document["exchange_id"], document["generation_id"])))
-            ended.append(entry)
+def _attempt(number: int, places: Sequence[int], descriptor: int) -> Attempt:
+    """An attempt as far as its records go, without its pieces."""
+    attempt = Attempt(number=number, **_document(record_at(descriptor, places[0])))
+    attempt.pieces = None
+    attempt.began = time.monotonic() - max(0.0, time.time() - attempt.asked_at)
+    for place in places[1:]:
+        payload = record_at(descriptor, place)
+        if payload[:1] == PIECE:
+            attempt.add(payload[_PIECE_START:], _SECONDS.unpack_from(payload, KEY.size)[0], place)
         else:
-            under_way[number].places.append(place)
-    return _Index(ended, list(under_way.values()), highest)
+            document = _document(payload)
+            attempt.status = document["status"]
+            attempt.headers = tuple((key, value) for key, value in document["headers"])
+    return attempt
 
 
 def _document(payload: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = _decode(memoryview(payload)[_KEY.size :])
+    document: dict[str, Any] = _decode(memoryview(payload)[KEY.size :])
     return document
 
 

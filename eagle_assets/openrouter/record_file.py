@@ -60,13 +60,13 @@ class RecordFile:
         self._syncing = Lock()  # another thread may sync while this one appends
 
     @classmethod
-    def open(cls, path: Path) -> RecordFile:
+    def open(cls, path: Path, known: int = 0) -> RecordFile:
         """Open `path`, or make it. A damaged tail is copied aside and cut off, an unfinished record is cut off.
 
-        Raises JournalError.
+        The first `known` bytes are known to be whole records. Raises JournalError.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        damage = _cut_tail(path) if path.exists() else None
+        damage = _cut_tail(path, known) if path.exists() else None
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         finisher = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         file = cls(path, descriptor, finisher, os.fstat(descriptor).st_size, damage)
@@ -134,29 +134,35 @@ def read_records(path: Path) -> Iterator[bytes]:
     return (payload for _, payload in placed_records(path))
 
 
-def placed_records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """As `read_records`, each payload behind the place where it begins."""
+def placed_records(path: Path, known: int = 0) -> Iterator[tuple[int, bytes]]:
+    """As `read_records`, each payload behind the place where it begins, without those in the first `known` bytes."""
     if path.exists():
         with path.open("rb") as file:
-            for end, payload in _whole_records(file):
+            for end, payload in _whole_records(file, known):
                 yield end - len(payload), payload
 
 
 def record_at(descriptor: int, start: int) -> bytes:
-    """The payload that begins there, in a file that is open to read and was read before."""
-    length, _ = _HEAD.unpack(os.pread(descriptor, _HEAD.size, start - _HEAD.size))
-    return os.pread(descriptor, length, start)
+    """The payload that begins there, in a file that is open to read. Raises JournalError where no whole record does."""
+    head = os.pread(descriptor, _HEAD.size, max(0, start - _HEAD.size))
+    length, checksum = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
+    if 0 < length <= os.fstat(descriptor).st_size - start:
+        payload = os.pread(descriptor, length, start)
+        if zlib.crc32(payload) == checksum:
+            return payload
+    raise JournalError(f"the record at byte {start} is damaged")
 
 
-def _whole_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Pairs (offset behind the record, payload) as long as they are whole. Raises JournalError for a foreign file."""
+def _whole_records(file: BinaryIO, known: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Pairs (offset behind the record, payload) as long as they are whole, behind the first `known` bytes. Raises
+    JournalError for a foreign file."""
     start = file.read(len(MAGIC))
     if start != MAGIC:
         if MAGIC.startswith(start):  # the process ended while it was making the file
             return
         raise JournalError(f"{file.name} is no journal of this program; move it away")
     size = os.fstat(file.fileno()).st_size
-    offset = len(MAGIC)
+    offset = file.seek(max(known, len(MAGIC)))
     while len(head := file.read(_HEAD.size)) == _HEAD.size:
         length, checksum = _HEAD.unpack(head)
         offset += _HEAD.size + length
@@ -169,11 +175,11 @@ def _whole_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield offset, payload
 
 
-def _cut_tail(path: Path) -> Damage | None:
+def _cut_tail(path: Path, known: int) -> Damage | None:
     """Cut off what is behind the last whole record; it is kept aside unless it is a record that was never finished."""
     with path.open("r+b") as file:
-        end = 0
-        for offset, _ in _whole_records(file):
+        end = known
+        for offset, _ in _whole_records(file, known):
             end = offset
         size = os.fstat(file.fileno()).st_size
         if end == 0:

@@ -1,0 +1,177 @@
+"""Where the attempts of a journal lie. What was found once is kept beside it, and the journal read from there on only.
+
+`exchanges.index` is of the first bytes of `exchanges.records`. It is believed where each of its own bytes is as it was
+written and that part of the journal still ends with the same record; else the whole journal is read. It may go at any
+time. `exchanges.places` holds the places of the records of all attempts that ended in that part, eight bytes each.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from array import array
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from eagle_assets.durability import write_atomically
+from eagle_assets.openrouter.decisions import Outcome
+from eagle_assets.openrouter.record_file import JournalError, placed_records, record_at
+
+ASKED, BEGAN, PIECE, ENDED = b"A", b"B", b"P", b"E"
+KEY = struct.Struct("<cQ")
+_CHECKSUM = struct.Struct("<I")
+_PLACE_BYTES = 8
+_WORTH_KEEPING = 16  # once the journal is longer by a 16th: writing the index costs little then, however often it grows
+
+
+class OpenAttempt(msgspec.Struct):
+    """An attempt that has not ended, and where its records lie so far."""
+
+    prompt_id: str
+    request_key: str
+    ordinal: int
+    places: list[int]
+
+
+class EndedAttempt(NamedTuple):
+    """An attempt that has ended, with a record at `end`. Its name, and the server's for it, where it gave one."""
+
+    number: int
+    prompt_id: str
+    request_key: str
+    ordinal: int
+    end: int
+    exchange_id: str
+    generation_id: str | None
+    outcome: Outcome
+
+    @property
+    def names(self) -> set[str]:
+        return {self.exchange_id, self.generation_id or self.exchange_id}
+
+
+class _Asked(msgspec.Struct):
+    prompt_id: str
+    request_key: str
+    ordinal: int
+
+
+class _Ended(msgspec.Struct):
+    exchange_id: str
+    generation_id: str | None
+    outcome: Outcome
+
+
+class _Kept(msgspec.Struct):
+    """What lies in `exchanges.index`; the record at `last` has this checksum."""
+
+    covers: int
+    last: int
+    checksum: int
+    highest: int
+    ended: list[EndedAttempt]
+    bounds: bytes
+    open: dict[int, OpenAttempt]
+
+
+_decode_asked = msgspec.json.Decoder(_Asked).decode
+_decode_ended = msgspec.json.Decoder(_Ended).decode
+
+
+@dataclass(slots=True)
+class JournalIndex:
+    """The attempts of a journal: those that have ended, in that order, and those still open, by their numbers.
+
+    `covers` is where the last record ends that was looked at, which begins at `last`; `highest` is the highest number.
+    """
+
+    path: Path
+    covers: int = 0
+    last: int = 0
+    highest: int = -1
+    ended: list[EndedAttempt] = field(default_factory=list)
+    open: dict[int, OpenAttempt] = field(default_factory=dict)
+    # The places of the attempt ended[i] go from the bounds[i]-th to the bounds[i + 1]-th; those before the
+    # `_in_file`-th lie in the file of places.
+    _bounds: array[int] = field(default_factory=lambda: array("Q", [0]))
+    _places: array[int] = field(default_factory=lambda: array("Q"))
+    _in_file: int = 0
+    _kept: int = 0
+
+    @classmethod
+    def kept(cls, path: Path) -> JournalIndex:
+        """What is kept of the journal at `path`, as far as it can be believed."""
+        try:
+            data = path.with_suffix(".index").read_bytes()
+            if zlib.crc32(data[_CHECKSUM.size :]) != _CHECKSUM.unpack_from(data)[0]:
+                return cls(path)
+            kept = msgspec.msgpack.decode(data[_CHECKSUM.size :], type=_Kept)
+            bounds = array("Q", kept.bounds)
+            with path.open("rb") as file:
+                last = record_at(file.fileno(), kept.last)
+            has_places = path.with_suffix(".places").stat().st_size >= bounds[-1] * _PLACE_BYTES
+        except (OSError, struct.error, msgspec.DecodeError, JournalError):
+            return cls(path)
+        if kept.last + len(last) != kept.covers or zlib.crc32(last) != kept.checksum or not has_places:
+            return cls(path)
+        of_kept = (kept.covers, kept.last, kept.highest, kept.ended, kept.open, bounds)
+        return cls(path, *of_kept, _in_file=bounds[-1], _kept=kept.covers)
+
+    def extend(self) -> None:
+        """Look at what the journal holds beyond, up to its end or its first record that is not whole."""
+        for place, payload in placed_records(self.path, self.covers):
+            kind, number = KEY.unpack_from(payload)
+            document = memoryview(payload)[KEY.size :]
+            if kind == ASKED:
+                asked = _decode_asked(document)
+                self.open[number] = OpenAttempt(asked.prompt_id, asked.request_key, asked.ordinal, [place])
+                self.highest = max(self.highest, number)
+            elif kind == ENDED:
+                self._end(number, place, _decode_ended(document))
+            else:
+                self.open[number].places.append(place)
+            self.covers, self.last = place + len(payload), place
+
+    def places(self, number_of_ended: int) -> array[int]:
+        """Where the records of an ended attempt lie, all but that of its end. Raises JournalError where they cannot be
+        had."""
+        begin, end = self._bounds[number_of_ended], self._bounds[number_of_ended + 1]
+        if begin >= self._in_file:
+            return self._places[begin - self._in_file : end - self._in_file]
+        places = array("Q")
+        try:
+            with self.path.with_suffix(".places").open("rb") as file:
+                file.seek(begin * _PLACE_BYTES)
+                places.fromfile(file, end - begin)
+        except (OSError, EOFError) as error:
+            raise JournalError(f"{self.path.with_suffix('.places')} cannot be read: {error}; run it again") from None
+        return places
+
+    def keep(self) -> None:
+        """Keep it, if much has come. For who has the journal to write; what is killed meanwhile leaves what was kept
+        before."""
+        if self.covers - self._kept <= self._kept // _WORTH_KEEPING:
+            return
+        # Nothing is cut off, so that who reads the places of an older index meets no gap.
+        descriptor = os.open(self.path.with_suffix(".places"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.seek(self._in_file * _PLACE_BYTES)
+            self._places.tofile(file)
+            file.flush()
+            os.fsync(file.fileno())
+        with self.path.open("rb") as file:
+            checksum = zlib.crc32(record_at(file.fileno(), self.last))
+        kept = _Kept(self.covers, self.last, checksum, self.highest, self.ended, self._bounds.tobytes(), self.open)
+        data = msgspec.msgpack.encode(kept)
+        write_atomically(self.path.with_suffix(".index"), _CHECKSUM.pack(zlib.crc32(data)) + data)
+
+    def _end(self, number: int, place: int, ended: _Ended) -> None:
+        attempt = self.open.pop(number)
+        asked = (attempt.prompt_id, attempt.request_key, attempt.ordinal)
+        self.ended.append(EndedAttempt(number, *asked, place, ended.exchange_id, ended.generation_id, ended.outcome))
+        self._places.extend(attempt.places)
+        self._bounds.append(self._bounds[-1] + len(attempt.places))
