@@ -70,6 +70,9 @@ def doubts(
         found.reasons.append(unsettled)
     if len(rivals) > 1:
         found.reasons.append(_rivalry(best))
+    elif not served and group is not None and best.hypothesis != group.best.hypothesis:
+        # Under the likeliest convention white space may have been lost: the count closes under another by chance.
+        found.reasons.append("rival_conventions")
     found.reasons += text_notes(reading)
     # Providers that are known to tell reasoning from content can be believed where there is none.
     tells_reasoning = group is not None and group.tells_reasoning and not unsettled
