@@ -407,10 +407,25 @@ def _of_another_deployment(
     enough = max(_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT * len(members), len(left) / 3)
     if len(left) < enough:
         return
-    closing = {other: sum(other.hypothesis.difference(o) == 0 for o in left) for other in weighed}
+    closing = {
+        other: sum(
+            other.hypothesis.difference(o) == 0 and not _shows_blanks(o, standing[0].inserted - other.hypothesis.inserted)
+            for o in left
+        )
+        for other in weighed
+    }
     second = max(weighed, key=closing.__getitem__)
     if closing[second] >= enough and second.hypothesis not in standing:
         yield second
+
+
+def _shows_blanks(observation: Observation, edges: Container[Edge]) -> bool:
+    """Whether a blank stands at one of these edges where a convention may have put it: as a rule it did."""
+    return any(
+        view.can_hold_blank and view.without_blank is not None
+        for edge, view in observation.edges.items()
+        if edge in edges
+    )
 
 
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
