@@ -54,6 +54,9 @@ MAX_UNMEASURED_ERROR = 0.05
 
 _ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT = 5, 0.05  # responses that it alone explains
 
+_INCOHERENT = RIVAL_MARGIN / 2
+"""Nats by which a set of edges that no known detokeniser has must explain more than those of one: two counts."""
+
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
 
@@ -385,13 +388,13 @@ def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
     """The conventions that still stand, the likeliest first.
 
     A detokeniser that puts blanks in does so at every edge where the parser strips none. A set of edges that no such
-    server has counts only where it explains the responses better than the coherent ones do.
+    server has counts only where it explains the responses far better than the coherent ones do.
     """
     coherent: tuple[frozenset[Edge], ...] = (frozenset(), always_blank(members))
     scales = Scales(members)
     weighed = [scales.weigh(hypothesis) for hypothesis in possible_hypotheses(members)]
     known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
-    standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + 1e-6]
+    standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + _INCOHERENT]
     standing.sort(key=lambda survivor: -survivor.log_likelihood)
     found = [s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN]
     return (*found, *_of_another_deployment(members, [s.hypothesis for s in found], weighed))
