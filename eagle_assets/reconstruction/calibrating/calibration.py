@@ -28,7 +28,6 @@ from eagle_assets.reconstruction.calibrating.habits import (
     numbering_of,
     reasoning_surplus_of,
 )
-from eagle_assets.reconstruction.calibrating.hypotheses import always_blank, possible_hypotheses
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     Departed,
@@ -42,20 +41,15 @@ from eagle_assets.reconstruction.calibrating.losses import (
     written,
 )
 from eagle_assets.reconstruction.calibrating.observation import GivenIds, Observation
+from eagle_assets.reconstruction.calibrating.standing import standing_conventions
 from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
-from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Scales, Survivor
+from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Survivor
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.verdict import Restored
-from eagle_assets.serving.convention import Edge
 
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
-
-_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT = 5, 0.05  # responses that it alone explains
-
-_INCOHERENT = RIVAL_MARGIN / 2
-"""Nats by which a set of edges that no known detokeniser has must explain more than those of one: two counts."""
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -345,7 +339,7 @@ def calibrate_group(
     decided: Decisions = NOTHING_DECIDED,
 ) -> GroupCalibration:
     """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
-    standing = _survivors(members)
+    standing = standing_conventions(members)
     survivors = tuple(_not_refuted(standing, {rival.refuted for rival in decided.rivals})) or standing
     numbering = numbering_of(members)
     best = survivors[0].hypothesis
@@ -382,53 +376,6 @@ def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Itera
             yield replace(survivor, hypothesis=ways[0])
         elif ways:
             yield survivor
-
-
-def _survivors(members: Sequence[Observation]) -> tuple[Survivor, ...]:
-    """The conventions that still stand, the likeliest first.
-
-    A detokeniser that puts blanks in does so at every edge where the parser strips none. A set of edges that no such
-    server has counts only where it explains the responses far better than the coherent ones do.
-    """
-    coherent: tuple[frozenset[Edge], ...] = (frozenset(), always_blank(members))
-    scales = Scales(members)
-    weighed = [scales.weigh(hypothesis) for hypothesis in possible_hypotheses(members)]
-    known = max(s.log_likelihood for s in weighed if s.hypothesis.inserted in coherent)
-    standing = [s for s in weighed if s.hypothesis.inserted in coherent or s.log_likelihood > known + _INCOHERENT]
-    standing.sort(key=lambda survivor: -survivor.log_likelihood)
-    found = [s for s in standing if s.log_likelihood >= standing[0].log_likelihood - RIVAL_MARGIN]
-    return (*found, *_of_another_deployment(members, [s.hypothesis for s in found], weighed))
-
-
-def _of_another_deployment(
-    members: Sequence[Observation], standing: Sequence[Hypothesis], weighed: Sequence[Survivor]
-) -> Iterator[Survivor]:
-    """The convention, if any, that closes many of the counts which the best one leaves open, as two deployments behind
-    one name would have it: what an output that left the canonical path, or white space that was lost, adds to a count
-    is as a rule closed by none."""
-    left = [o for o in members if standing[0].difference(o) != 0]
-    enough = max(_ENOUGH_FOR_A_DEPLOYMENT, _SHARE_OF_A_DEPLOYMENT * len(members), len(left) / 3)
-    if len(left) < enough:
-        return
-    closing = {
-        other: sum(
-            other.hypothesis.difference(o) == 0 and not _shows_blanks(o, standing[0].inserted - other.hypothesis.inserted)
-            for o in left
-        )
-        for other in weighed
-    }
-    second = max(weighed, key=closing.__getitem__)
-    if closing[second] >= enough and second.hypothesis not in standing:
-        yield second
-
-
-def _shows_blanks(observation: Observation, edges: Container[Edge]) -> bool:
-    """Whether a blank stands at one of these edges where a convention may have put it: as a rule it did."""
-    return any(
-        view.can_hold_blank and view.without_blank is not None
-        for edge, view in observation.edges.items()
-        if edge in edges
-    )
 
 
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
