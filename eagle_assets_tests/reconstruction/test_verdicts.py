@@ -327,3 +327,14 @@ def test_indices_that_a_server_renumbers_are_believed_as_often_as_the_model_coun
     (result,) = reconstruct(exchanges(ours[-1:], renumbering), known)
     assert result.trusted == trusted, result
     assert trusted or result.reasons == ("tool_index_unproven",)
+
+
+@pytest.mark.parametrize(("calls", "trusted"), [(1, True), (2, True), (4, False)])
+def test_where_nobody_keeps_the_numbers_of_calls_one_or_two_are_believed(calls: int, trusted: bool) -> None:
+    made = [(f"functions.look_up:{index}", '{"q": "a b"}') for index in range(calls)]
+    asked = Truth(output_of("Let me see.", "", made), Situation(K2_5, True, (TOOL,)))
+    ours = exchanges([*some_outputs(60, 1), asked], replace(VERBATIM, tool_ids="renumbered"))
+    *_, result = reconstruct(ours, calibrate(ours))
+    assert result.output_ids == asked.ids
+    assert result.trusted == trusted, result
+    assert trusted or result.reasons == ("tool_index_unproven",)

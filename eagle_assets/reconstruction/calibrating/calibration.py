@@ -51,6 +51,10 @@ from eagle_assets.reconstruction.verdict import Restored
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
 
+_NUMBERED_IN_TURN: Mapping[IndexRisk, int] = {"single": 13, "pair": 10}
+"""Answers with calls from providers that report the numbers without `functions.`, as no server that numbers anew does:
+Moonshot AI, AtlasCloud and Novita, as recorded. In all of them the model numbers as it was taught to (FACTS 2)."""
+
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
 
@@ -228,7 +232,8 @@ class Calibration:
 
     def index_error(self, risk: IndexRisk) -> float:
         """Probability that calls of an answer were numbered otherwise than a renumbering server shows them."""
-        return self.index_shifts.get(risk, Rate()).estimate
+        seen = self.index_shifts.get(risk, Rate())
+        return Rate(seen.lost, seen.measured + _NUMBERED_IN_TURN.get(risk, 0)).estimate
 
     def of(
         self, model: str, provider: str | None, streamed: bool, order: float | None = None
