@@ -12,6 +12,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+WORTH_WORKERS = 1_000  # responses; fewer are done before a worker has started
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

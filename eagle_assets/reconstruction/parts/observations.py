@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,6 +32,8 @@ from eagle_assets.reconstruction.prompts import PromptObservation, calibrate_pro
 from eagle_assets.reconstruction.reconstruct import observed_in
 from eagle_assets.reconstruction.search.deployments import Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.stored import exchange_of_row
+from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
+from eagle_assets.targets.kimi import kimi_vocabulary
 
 MOST_PROMPTS_OF_A_GROUP = 64
 """Rendered prompts of a group that are enough to see how a provider renders them."""
@@ -73,29 +75,36 @@ class PartObservations(msgspec.Struct, frozen=True):
         )
 
 
-def calibrate_parts(
-    parts: Sequence[Part],
-    decided: Arbitrations = MappingProxyType({}),
-    on_part: Callable[[], object] = lambda: None,
-) -> Calibration:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A part, what is known of it, and the strides for which it is to be known."""
+
+    part: Part
+    known: PartObservations
+    strides: dict[str, int]
+    rendered: dict[str, int]
+
+
+def calibrate_parts(parts: Sequence[Part], decided: Arbitrations = MappingProxyType({})) -> Calibration:
     """The calibration that the responses of all parts lead to, at most some hundreds of each group looked at.
 
     What was seen in a part is kept beside it. The order of the parts does not matter.
     """
-    of_part = [_kept(part) or PartObservations(_sizes(part.path)) for part in parts]
-    sizes: Counter[str] = Counter()
-    for observed in of_part:
-        sizes.update(observed.sizes)
-    strides = {group: _stride(size, MOST_OF_A_GROUP) for group, size in sizes.items()}
-    rendered = {group: _stride(size, MOST_PROMPTS_OF_A_GROUP) for group, size in sizes.items()}
-    seen: list[Seen] = []
-    for part, observed in zip(parts, of_part, strict=True):
-        if not observed.holds(strides, rendered):
-            looked_at = tuple(_observe(part.path, strides, rendered))
-            observed = PartObservations(observed.sizes, strides, rendered, looked_at)
-            write_atomically(part.kept, msgspec.msgpack.encode(observed))
-        seen += [one for one in observed.seen if one.place % strides[one.group] == 0]
-        on_part()
+    new = sum(part.file.rows for part in parts if not part.kept.is_file())
+    with workers(kimi_vocabulary, new >= WORTH_WORKERS) as pool:
+        known = list(pool.map(_known, parts))
+        sizes: Counter[str] = Counter()
+        for of_part in known:
+            sizes.update(of_part.sizes)
+        strides = {group: _stride(size, MOST_OF_A_GROUP) for group, size in sizes.items()}
+        rendered = {group: _stride(size, MOST_PROMPTS_OF_A_GROUP) for group, size in sizes.items()}
+        tasks = (_Task(*of_part, strides, rendered) for of_part in zip(parts, known, strict=True))
+        seen = [
+            one
+            for observed in pool.map(_observed, tasks)
+            for one in observed.seen
+            if one.place % strides[one.group] == 0
+        ]
     seen = [one if one.place % rendered[one.group] == 0 else _without_prompt(one) for one in seen]
     seen.sort(key=lambda one: (one.order, one.exchange_id))
     prompts = calibrate_prompts(one.prompt for one in seen if one.prompt is not None)
@@ -111,11 +120,21 @@ def _samples(seen: Iterable[Seen]) -> Samples:
     return samples
 
 
-def _kept(part: Part) -> PartObservations | None:
+def _known(part: Part) -> PartObservations:
+    """What is kept of a part, or else only how many responses of each group it holds."""
     try:
         return msgspec.msgpack.decode(part.kept.read_bytes(), type=PartObservations)
     except (OSError, msgspec.DecodeError):
-        return None
+        return PartObservations(_sizes(part.path))
+
+
+def _observed(task: _Task) -> PartObservations:
+    known, strides, rendered = task.known, task.strides, task.rendered
+    if known.holds(strides, rendered):
+        return known
+    observed = PartObservations(known.sizes, strides, rendered, tuple(_observe(task.part.path, strides, rendered)))
+    write_atomically(task.part.kept, msgspec.msgpack.encode(observed))
+    return observed
 
 
 def _stride(size: int, most: int) -> int:

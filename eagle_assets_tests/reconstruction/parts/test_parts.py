@@ -198,7 +198,8 @@ def test_parts_are_judged_on_all_cores_as_on_one(home: Home, tmp_path: Path, mon
     monkeypatch.setattr("eagle_assets.lake.version.PART_ROWS", 70)
     together = Home(tmp_path / "together")
     add(together, published(home, "raw_responses"))
-    monkeypatch.setattr(part_findings, "_WORTH_WORKERS", 0)
+    for module in (part_findings, part_observations):
+        monkeypatch.setattr(module, "WORTH_WORKERS", 0)
     audit, judged = judge(together)
     assert (len(audit.files), judged) == (3, 200)
     assert published(together) == published(home)
