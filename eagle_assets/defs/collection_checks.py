@@ -21,11 +21,13 @@ def every_prompt_is_explained(
     prompt_ids: Sequence[str], rows: Iterable[Mapping[str, Any]], summary: CollectionSummary | None
 ) -> Check:
     """Whether each prompt has an answer, or a failed attempt with its reason, or was knowingly not asked yet."""
-    outcomes: dict[str, set[str]] = {}
+    seen, with_answer = set[str](), set[str]()
     for row in rows:
-        outcomes.setdefault(row["prompt_id"], set()).add(row["outcome"])
-    answered = sum("answered" in outcomes.get(prompt_id, ()) for prompt_id in prompt_ids)
-    unseen = [prompt_id for prompt_id in prompt_ids if prompt_id not in outcomes]
+        seen.add(row["prompt_id"])
+        if row["outcome"] == "answered":
+            with_answer.add(row["prompt_id"])
+    answered = sum(prompt_id in with_answer for prompt_id in prompt_ids)
+    unseen = [prompt_id for prompt_id in prompt_ids if prompt_id not in seen]
     beyond = min(len(unseen), summary.beyond_budget) if summary is not None else 0
     not_asked = min(len(unseen) - beyond, summary.left) if summary is not None else 0
     without_answer = len(prompt_ids) - answered - len(unseen)
@@ -83,18 +85,22 @@ def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Che
 
 
 def providers_allowed(
-    answers: Sequence[Mapping[str, Any]], configuration: Configuration, endpoints: Sequence[Endpoint] = ()
+    rows: Iterable[Mapping[str, Any]], configuration: Configuration, endpoints: Sequence[Endpoint] = ()
 ) -> Check:
-    origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
-    reasons = [(row, origin.stray(row["model"], row["provider"])) for row in answers]
-    strays = [(row, reason) for row, reason in reasons if reason is not None]
-    share = len(strays) / len(answers) if answers else 0.0
+    origin, answers = Origin.allowed(configuration.target, configuration.routing, endpoints), 0
+    strays: list[tuple[Mapping[str, Any], str]] = []
+    for row in rows:
+        if row["outcome"] == "answered":
+            answers += 1
+            if (reason := origin.stray(row["model"], row["provider"])) is not None:
+                strays.append((row, reason))
+    share = len(strays) / answers if answers else 0.0
     return Check(
         "providers_allowed",
         share <= MAX_SHARE_OF_STRAYS,
-        f"{len(strays)} of {len(answers)} answers are not from whom they were asked"
+        f"{len(strays)} of {answers} answers are not from whom they were asked"
         + (f", such as {strays[0][1]}; they are kept, and never trained on" if strays else ""),
-        {"answers": len(answers), "strays": len(strays), "share": share},
+        {"answers": answers, "strays": len(strays), "share": share},
         tuple({"exchange_id": row["exchange_id"], "reason": reason} for row, reason in strays[:WORST]),
     )
 

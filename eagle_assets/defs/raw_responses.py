@@ -114,8 +114,8 @@ def _served(
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
     prompt_ids = [prompt.prompt_id for prompt in asked]
-    nothing_lost, rows = write_collected(version, name, prompt_ids, summary, lambda row: served_row(row, target))
-    answers = sum(row["outcome"] == "answered" for row in rows)
+    nothing_lost = write_collected(version, name, prompt_ids, summary, lambda row: served_row(row, target))
+    answers = sum(row["outcome"] == "answered" for row in version.rows(columns=["outcome"]))
     checks = [
         nothing_lost,
         Check("spend_within_budget", True, "answers of the team's own server cost nothing", {"spent_usd": 0.0}),
@@ -162,9 +162,10 @@ def _bought(
     )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
-    nothing_lost, rows = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary)
+    nothing_lost = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary)
     totals = budget_totals(home.root, configuration)
-    answers = [row for row in rows if row["outcome"] == "answered"]
+    rows = version.rows(columns=["exchange_id", "provider", "model", "outcome"])
+    allowed = providers_allowed(rows, configuration, published_endpoints(inputs[1]))
     checks = [
         nothing_lost,
         spend_within_budget(
@@ -173,11 +174,11 @@ def _bought(
                 "all datasets": (totals.all.spent_usd, totals.budget_usd),
             },
         ),
-        providers_allowed(answers, configuration, published_endpoints(inputs[1])),
+        allowed,
     ]
     counts = {
         "prompts": summary.prompts,
-        "answers": len(answers),
+        "answers": allowed.numbers["answers"],
         "not_asked_yet": summary.left,
         "beyond_budget": summary.beyond_budget,
         "spent_usd": totals.datasets[name].spent_usd,

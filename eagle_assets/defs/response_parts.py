@@ -42,9 +42,9 @@ def write_collected(
     prompt_ids: Sequence[str],
     summary: CollectionSummary,
     changed: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row,
-) -> tuple[Check, list[dict[str, Any]]]:
+) -> Check:
     """Write every exchange of a dataset's journal, `changed`, that is not in a part that is kept. Returns the check
-    that nothing is lost, and a few columns of all rows.
+    that nothing is lost.
 
     New rows are in the order of the prompts, so that they do not depend on when each answer came.
     """
@@ -52,10 +52,10 @@ def write_collected(
     known = keep_parts(version, journal)
     rows_of_new = (changed(row_of_record(record, name)) for record in journal.read(prompt_ids, known))
     new = version.write_parts(RAW_RESPONSES, rows_of_new)
-    rows = list(version.rows(columns=["exchange_id", "prompt_id", "provider", "model", "outcome"]))
+    explained = every_prompt_is_explained(prompt_ids, version.rows(columns=["prompt_id", "outcome"]), summary)
     written = (row for part in new for row in version.rows(part, ["exchange_id", "body"]))
     differing = differing_rows(journal.read(prompt_ids, known), written)
-    return nothing_lost(every_prompt_is_explained(prompt_ids, rows, summary), differing), rows
+    return nothing_lost(explained, differing)
 
 
 def write_local(version: NewVersion, rows: Iterable[dict[str, Any]]) -> None:
