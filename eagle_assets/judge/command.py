@@ -15,6 +15,14 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
+from eagle_assets.judge.habits import (
+    Beginning,
+    Habits,
+    ProviderKey,
+    beginnings_in,
+    blank_among,
+    habits_of,
+)
 from eagle_assets.judge.scan import WINDOW, Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
@@ -26,6 +34,7 @@ from eagle_assets.judge.verdicts import (
     settled,
     trial_of,
     trusted_trial_of,
+    with_habit,
 )
 from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witnesses_in
 from eagle_assets.openrouter.exchange import Exchange
@@ -84,7 +93,13 @@ class _Case:
             if trial is not None:
                 yield trial
 
-    def judged(self, scan: Scan, learnt: Experience) -> Iterator[Judged]:
+    def beginnings(self) -> Iterator[Beginning]:
+        for exchange, _, after in self.verdicts():
+            trial = trusted_trial_of(after, exchange.request, self.target)
+            if trial is not None:
+                yield from beginnings_in(exchange.exchange_id, _provider_of(after), trial, self.target)
+
+    def judged(self, scan: Scan, learnt: Experience, habits: Habits) -> Iterator[Judged]:
         """What the judge makes of each exchange, in order; a window of them is in memory."""
         hypotheses, verdicts = hypotheses_by_name(self.calibration), self.verdicts()
         while window := list(islice(verdicts, WINDOW)):
@@ -93,7 +108,15 @@ class _Case:
             for (exchange, before, after), trial in zip(window, trials, strict=True):
                 surprise = next(surprises) if trial is not None else None
                 explains = partial(_explains, exchange, after, hypotheses)
-                yield judged(before, after, surprise, learnt.threshold, explains)
+                found = judged(before, after, surprise, learnt.threshold, explains)
+                blank = None
+                if trial is not None and found.change is None:
+                    blank = blank_among(trial, _provider_of(after), habits, self.target)
+                yield found if blank is None else with_habit(found, *blank)
+
+
+def _provider_of(found: Reconstruction) -> ProviderKey:
+    return found.provider or "", bool(found.evidence.get("streamed"))
 
 
 def _explains(
@@ -127,10 +150,10 @@ def judge_files(
             write_calibration(case.calibration, save_calibration)
         scan = Scan(bench, case.target)
         console.print(f"Scanning what is trusted: {scan.cost_in_words(case.trials)}", highlight=False)
-        learnt = experience(scan, case.proven, case.target)
+        habits, learnt = habits_of(case.beginnings, bench), experience(scan, case.proven, case.target)
         tally = Tally()
         with _bar(console) as bar:
-            _write(_noted(bar.track(case.judged(scan, learnt), description="asking the target"), tally), output)
+            _write(_noted(bar.track(case.judged(scan, learnt, habits), description="asking the target"), tally), output)
     console.print(tally.table())
     for sentence in tally.sentences(learnt, bench):
         console.print(sentence, highlight=False)

@@ -12,11 +12,12 @@ import msgspec
 from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.docket import Drawn, Stored, bring_up_to_date, drawn, reconstruction_of
+from eagle_assets.judge.habits import Beginning, Habits, beginnings_in, cost_of_habits, habits_of
 from eagle_assets.judge.scan import PLANTED, Experience, Scan, experience
 from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.variants import KINDS
-from eagle_assets.judge.verdicts import is_proven, trial_of
+from eagle_assets.judge.verdicts import is_proven, trial_of, trusted_trial_of
 from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witnesses_in
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
@@ -32,6 +33,7 @@ MOST_PROVEN = 2_000
 """Proven sequences by which the judge is measured, of all datasets."""
 
 _PROVEN = ["model", "prompt_ids", "output_ids"]
+_TRUSTED = ["exchange_id", "verdict", "provider", "streamed", *_PROVEN]
 
 Say = Callable[[str], object]
 """Takes a sentence, such as what something costs before it is asked."""
@@ -40,10 +42,11 @@ Say = Callable[[str], object]
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What the judge says of all datasets together: what it decided of their providers, the calibration that this leads
-    to, and how far its surprise can be believed."""
+    to, what providers were found to put ahead of their texts, and how far its surprise can be believed."""
 
     decided: Arbitrations
     calibration: Calibration
+    habits: Habits
     learnt: Experience
 
 
@@ -81,10 +84,13 @@ class Court:
         if edges:
             decided = decisions({key: found.rivals for key, found in decided.items()}, edges)
             calibration = self._calibrated(decided)
+        beginnings = partial(self._beginnings, sample)
+        _say_cost(say, "blanks ahead of texts", cost_of_habits(beginnings, self._bench))
+        habits = habits_of(beginnings, self._bench)
         scan = Scan(self._bench, self._target)
         say(f"proven sequences, to measure the judge by: {scan.cost_in_words(self._proven)}")
         say(f"{PLANTED} of these once more with each of {len(KINDS)} kinds of errors, at most")
-        return Ruling(decided, calibration, experience(scan, self._proven, self._target))
+        return Ruling(decided, calibration, habits, experience(scan, self._proven, self._target))
 
     def _contests(self, sample: Iterable[Drawn], calibration: Calibration) -> Iterator[Contest]:
         contested = {key[1:] for key, group in calibration.groups.items() if is_contested(group)}
@@ -100,6 +106,15 @@ class Court:
                 found = reconstruction_of(row)
                 trial = trial_of(found, msgspec.json.decode(response["request"]), self._target)
                 yield from witnesses_in(found, trial, calibration, self._target)
+
+    def _beginnings(self, sample: Iterable[Drawn]) -> Iterator[Beginning]:
+        for some in sample:
+            for row, response in zip(some.sequences(_TRUSTED), some.responses(["request"]), strict=True):
+                found = Reconstruction("", row["verdict"], row["output_ids"], row["prompt_ids"], model=row["model"])
+                trial = trusted_trial_of(found, msgspec.json.decode(response["request"]), self._target)
+                if trial is not None:
+                    provider = (row["provider"] or "", row["streamed"])
+                    yield from beginnings_in(row["exchange_id"], provider, trial, self._target)
 
     def _proven(self) -> Iterator[Trial]:
         for some in drawn(self._parts, ["verdict", "canonical"], _is_proven, MOST_PROVEN):

@@ -15,9 +15,10 @@ import numpy as np
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.court import Ruling, Say
 from eagle_assets.judge.docket import Drawn, Places, Stored, StoredPart, bring_up_to_date, reconstruction_of
+from eagle_assets.judge.habits import blank_among
 from eagle_assets.judge.scan import WINDOW, Scan
 from eagle_assets.judge.surprise import Trial
-from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trusted_trial_of
+from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trusted_trial_of, with_habit
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.schemas import JUDGED_SEQUENCES
 from eagle_assets.lake.version import NewVersion
@@ -126,10 +127,23 @@ class Hearing:
         lifted = self._lifted.get(part.name)
         made_from = (
             (part.sequences_file.sha256, part.held.kept.name, lifted.recipe if lifted is not None else None),
-            (self._bench.name, self._target.name, self._limit, self._ruling.learnt.threshold.rule),
+            (
+                self._bench.name,
+                self._target.name,
+                self._limit,
+                self._ruling.learnt.threshold.rule,
+                self._habits_in(part),
+            ),
             digest_of_code(("judge", "lake/columns.py")),
         )
         return hashlib.sha256(repr(made_from).encode()).hexdigest()
+
+    def _habits_in(self, part: StoredPart) -> list[Any]:
+        """What is known of the habits of its providers."""
+        if not self._ruling.habits:
+            return []
+        providers = set(part.columns("provider")["provider"].to_pylist())
+        return sorted((at, repr(habit)) for at, habit in self._ruling.habits.items() if at[0][0] in providers)
 
     def _trials(self, parts: Iterable[StoredPart]) -> Iterator[Trial]:
         """What is trusted."""
@@ -144,7 +158,15 @@ class Hearing:
             for case in window:
                 surprise = next(surprises) if case.trial is not None else None
                 explains = partial(self._explains, part, case)
-                yield judged_row(case.row, judged(case.before, case.after, surprise, threshold, explains))
+                found = judged(case.before, case.after, surprise, threshold, explains)
+                yield judged_row(case.row, self._in_view_of_habits(case, found))
+
+    def _in_view_of_habits(self, case: _Case, found: Judged) -> Judged:
+        if case.trial is None or found.change is not None:
+            return found
+        provider = (case.row["provider"] or "", case.row["streamed"])
+        blank = blank_among(case.trial, provider, self._ruling.habits, self._target)
+        return found if blank is None else with_habit(found, *blank)
 
     def _cases(self, part: StoredPart) -> Iterator[_Case]:
         """Each row of a part, with its verdict once the judge has decided what is open."""

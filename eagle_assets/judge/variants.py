@@ -15,8 +15,16 @@ from typing import Literal, get_args
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
 
-Kind = Literal["leading blank", "white space at an end", "tool index", "line break", "segmentation"]
+Kind = Literal[
+    "leading blank",
+    "white space behind the reasoning",
+    "white space behind the content",
+    "tool index",
+    "line break",
+    "segmentation",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+LEADING_BLANK: Kind = "leading blank"
 CUTS: frozenset[Kind] = frozenset(("line break", "segmentation"))
 """The same bytes in other tokens."""
 
@@ -58,14 +66,27 @@ def spans(ids: Sequence[int], vocabulary: Vocabulary) -> list[Span]:
 def leading_blanks(ids: Sequence[int], target: Target) -> Iterator[Variant]:
     """Each text that begins with a blank without it, each other one with it."""
     for span in _texts(ids, target, with_arguments=True):
-        yield from reencoded(ids, span, target.vocabulary, "leading blank", _other_blank)
+        yield from with_other_blank(ids, span, target)
+
+
+def with_other_blank(ids: Sequence[int], span: Span, target: Target) -> Iterator[Variant]:
+    """A text that begins with a blank without it, another one with it."""
+    return reencoded(ids, span, target.vocabulary, LEADING_BLANK, _other_blank)
 
 
 def ends(ids: Sequence[int], target: Target) -> Iterator[Variant]:
-    """Each text with other white space at its end."""
+    """Each text with other white space at its end. How a model ends its reasoning says nothing of how it ends what it
+    answers, so that these are two kinds."""
     for span in _texts(ids, target, with_arguments=False):
+        kind = ending_of(ids, span, target)
         for end in _ENDS:
-            yield from reencoded(ids, span, target.vocabulary, "white space at an end", partial(_ending, end=end))
+            yield from reencoded(ids, span, target.vocabulary, kind, partial(_ending, end=end))
+
+
+def ending_of(ids: Sequence[int], span: Span, target: Target) -> Kind:
+    """The kind of a change at the end of a text."""
+    is_reasoning = list(ids[span.end : span.end + 1]) == [target.markers.think_end]
+    return "white space behind the reasoning" if is_reasoning else "white space behind the content"
 
 
 def tool_indexes(ids: Sequence[int], target: Target) -> Iterator[Variant]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from eagle_assets.judge.habits import Habit
 from eagle_assets.judge.nucleus import Sampling
 from eagle_assets.judge.surprise import Surprise, Trial, Weighed
 from eagle_assets.judge.threshold import LEAST, Threshold
-from eagle_assets.judge.variants import CUTS, KINDS, Kind
+from eagle_assets.judge.variants import CUTS, KINDS, LEADING_BLANK, Kind
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.evidence.reading import Reading
@@ -126,6 +127,20 @@ def judged(
         reasons = (f"surprises_the_target: {where}", *found.reasons)
         after = replace(found, verdict="contradicted", reasons=reasons, evidence=evidence)
     return Judged(after, before, surprise, alarms)
+
+
+def with_habit(found: Judged, place: int, habit: Habit) -> Judged:
+    """The verdict on a response with a blank ahead of a text, at this place, where its provider was found to put them
+    in."""
+    if LEADING_BLANK not in open_to_doubt(found.verdict):
+        return found
+    where = (
+        f"leading blank at token {place}, as {habit.blanks} of {habit.responses} texts of its provider have, "
+        f"{habit.nats} nats"
+    )
+    reasons = (f"surprises_the_target: {where}", *found.verdict.reasons)
+    evidence = {**found.verdict.evidence, "judge": where}
+    return replace(found, verdict=replace(found.verdict, verdict="contradicted", reasons=reasons, evidence=evidence))
 
 
 def explaining(reading: Reading, found: Reconstruction, hypotheses: Mapping[str, Hypothesis]) -> Explains:

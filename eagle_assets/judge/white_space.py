@@ -22,7 +22,7 @@ from eagle_assets.judge.questions import Question
 from eagle_assets.judge.samples import in_batches, sampled
 from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.surprise import Trial, gain
-from eagle_assets.judge.variants import Variant, reencoded, spans
+from eagle_assets.judge.variants import LEADING_BLANK, Span, Variant, ending_of, reencoded, spans
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey, Trimming
 from eagle_assets.reconstruction.calibrating.losses import stripped_as
@@ -113,25 +113,31 @@ def cost_of_edges(witnesses: Witnesses, bench: Bench) -> Cost:
     return bench.cost(question for one in sampled(witnesses) for question in one.questions)
 
 
+def texts_of(trial: Trial, target: Target) -> Iterator[tuple[Span, bool]]:
+    """The texts of a trial that are not empty, and whether each is its reasoning."""
+    ids, markers = trial.output_ids, target.markers
+    thinks = markers.think_begin in (*trial.prompt_ids[-1:], *ids[:1])
+    for span in spans(ids, target.vocabulary):
+        if span.start < span.end and span.after in (None, markers.think_begin, markers.think_end):
+            yield span, thinks and span.after != markers.think_end
+
+
 def text_edges(trial: Trial, target: Target) -> Iterator[TextEdge]:
     """The edges of a trial's reasoning and content."""
-    ids, vocabulary, markers = trial.output_ids, target.vocabulary, target.markers
-    thinks = markers.think_begin in (*trial.prompt_ids[-1:], *ids[:1])
-    for span in spans(ids, vocabulary):
-        if span.start == span.end or span.after not in (None, markers.think_begin, markers.think_end):
-            continue
-        is_reasoning = thinks and span.after != markers.think_end
+    ids, vocabulary = trial.output_ids, target.vocabulary
+    for span, is_reasoning in texts_of(trial, target):
         first, last = (vocabulary.bytes_of(ids[place]) for place in (span.start, span.end - 1))
         start: Edge = "reasoning_start" if is_reasoning else "content_start"
         end: Edge = "reasoning_end" if is_reasoning else "content_end"
-        for edge, is_white, change in (
-            (start, first[:1].isspace(), _before),
-            (end, last[-1:].isspace(), _behind),
+        ending = ending_of(ids, span, target)
+        for edge, is_white, kind, change in (
+            (start, first[:1].isspace(), LEADING_BLANK, _before),
+            (end, last[-1:].isspace(), ending, _behind),
         ):
             lost = {
                 position: variant
                 for position, losable in enumerate(() if is_white else LOSABLE)
-                for variant in reencoded(ids, span, vocabulary, "white space at an end", partial(change, losable))
+                for variant in reencoded(ids, span, vocabulary, kind, partial(change, losable))
                 if len(variant.instead) == variant.end - variant.start
             }
             yield TextEdge(edge, is_white, lost)

@@ -64,4 +64,4 @@ def test_errors_are_found_and_right_outputs_left_alone(tmp_path: Path) -> None:
     assert repaired_wrongly == 0
     least, most = learnt.error_behind(hit.total(), planted.total())
     assert least > 0.9
-    assert most == 1.0
+    assert most > 0.95

@@ -123,7 +123,7 @@ def test_better_evidence_is_not_overruled() -> None:
     doubted = [found(), by_frames, given, found("exact"), found("unverified")]
     assert [sorted(open_to_doubt(one)) for one in doubted] == [
         sorted(KINDS),
-        ["leading blank", "tool index", "white space at an end"],
+        ["leading blank", "tool index", "white space behind the content", "white space behind the reasoning"],
         [],
         [],
         [],
