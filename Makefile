@@ -11,8 +11,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 TRAINERS := .venv-trainers
 TRAINER_TESTS := eagle_assets_tests/training/trainers
+SERVERS := .venv-servers
+SERVER_TESTS := eagle_assets_tests/judge/servers
 
-.PHONY: help setup demo run ui test test-trainers bench clean
+.PHONY: help setup demo run ui test test-trainers test-servers bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +24,7 @@ help:
 	@echo "make ui      the lineage in a browser, on http://127.0.0.1:3000"
 	@echo "make test    every check of this repository"
 	@echo "make test-trainers    the real speculators and SpecForge on exports of the demo: minutes, and gigabytes of torch"
+	@echo "make test-servers     vLLM's own server on the CPU as the judge of a tiny model: minutes, and gigabytes of torch"
 	@echo "make bench   every figure against its peer, as a table: about ten minutes"
 	@echo "make clean   remove the environment and the demo's data (never the data of make run)"
 
@@ -71,6 +74,18 @@ test-trainers: setup $(TRAINERS)/.ready
 	@test -d data/demo/training_shards || $(MAKE) demo
 	EAGLE_ASSETS="$(CURDIR)/$(BIN)/eagle-assets" EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" \
 		$(TRAINERS)/bin/python -m pytest -q -s -o filterwarnings= $(TRAINER_TESTS)/check_trainers.py $(TRAINER_TESTS)/check_causal_model.py
+
+# Its torchvision, torchaudio and torchcodec are CUDA builds that do not load beside a CPU torch; nothing needs them here.
+$(SERVERS)/.ready: $(SERVER_TESTS)/requirements.txt
+	@echo "Setting up $(SERVERS), once: this takes a few minutes"
+	@$(PYTHON) -m venv $(SERVERS)
+	@$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(SERVER_TESTS)/requirements.txt
+	@$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $(SERVERS)/.ready
+
+# The judge's questions to a real server, held against the model's own logits.
+test-servers: setup $(SERVERS)/.ready
+	VLLM_PYTHON="$(CURDIR)/$(SERVERS)/bin/python" $(BIN)/python -m pytest -q -s $(SERVER_TESTS)/check_vllm.py
 
 # Each figure is a ratio of one run; nothing else should run meanwhile.
 bench: setup
