@@ -35,9 +35,8 @@ class Ragged:
 
     def rows_with(self, marked: npt.NDArray[np.bool_]) -> Rows:
         """Which rows hold at least one marked value; `marked` has the shape of `values`. Shape (rows,)."""
-        rows = np.zeros(len(self.lengths), dtype=np.bool_)
-        rows[np.searchsorted(self.offsets, np.flatnonzero(marked), side="right") - 1] = True
-        return rows
+        before = np.searchsorted(np.flatnonzero(marked), self.offsets)
+        return np.diff(before) > 0
 
     def first(self, lengths: Lengths) -> npt.NDArray[np.int64]:
         """Positions of the first `lengths[r]` values of each row r, which must have them. Shape (sum of lengths,)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eagle_assets.lake.version import row_groups
+from eagle_assets.reconstruction.workers import on_threads
 from eagle_assets.training.exports.request import SPLITS, Format, Split
 from eagle_assets.training.exports.selection import ROWS_PER_BATCH, Selection
 from eagle_assets.training.ragged import Lengths, Ragged
@@ -120,14 +122,18 @@ def _part(name: str, split: Split, spans: tuple[Span, ...], kind: str) -> Part:
 
 
 def rows_of(part: Part) -> Iterator[ChosenRows]:
-    """The rows of a part in order, a batch at a time."""
+    """The rows of a part in order, a batch at a time; the next is read while one is written."""
     for span in part.spans:
-        chosen = np.where(span.selection.of(part.split), span.selection.copies, 0)
-        for first, batch in _batches(span):
-            begin, end = max(first, span.start), min(first + batch.num_rows, span.stop)
-            copies = chosen[begin:end]
-            if copies.any():
-                yield _chosen(span.selection, batch.slice(begin - first, end - begin), begin, copies)
+        copies = np.where(span.selection.of(part.split), span.selection.copies, 0)
+        chosen = on_threads(partial(_chosen_of_batch, span, copies), _batches(span))
+        yield from (rows for rows in chosen if rows is not None)
+
+
+def _chosen_of_batch(span: Span, of_selection: Lengths, placed: tuple[int, pa.RecordBatch]) -> ChosenRows | None:
+    first, batch = placed
+    begin, end = max(first, span.start), min(first + batch.num_rows, span.stop)
+    copies = of_selection[begin:end]
+    return _chosen(span.selection, batch.slice(begin - first, end - begin), begin, copies) if copies.any() else None
 
 
 def _batches(span: Span) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eagle_assets.lake.audit import Published, called
+from eagle_assets.reconstruction.workers import on_threads
 from eagle_assets.training.exports.request import ExportError, ExportRequest, Split
 from eagle_assets.training.ragged import Lengths, Ragged, Rows
 
@@ -114,9 +115,10 @@ def _candidates(
     published: Published, request: ExportRequest, vocabulary_size: int, on_rows: Callable[[int], None]
 ) -> _Candidates:
     parts: list[tuple[Any, ...]] = []
-    for batch in published.batches(["id", "input_ids", "loss_mask", "verdict"], ROWS_PER_BATCH):
-        parts.append(_examined(batch, published, request, vocabulary_size))
-        on_rows(batch.num_rows)
+    batches = published.batches(["id", "input_ids", "loss_mask", "verdict"], ROWS_PER_BATCH)
+    for part in on_threads(lambda batch: _examined(batch, published, request, vocabulary_size), batches):
+        parts.append(part)
+        on_rows(part[0].size)
     if not parts:
         length, digest = np.zeros(0, np.int64), np.zeros((0, 32), np.uint8)
         parts = [(length, length, digest, digest, np.zeros(0, np.bool_), np.zeros(0, np.uint8))]
