@@ -50,20 +50,20 @@ def arbitrate(contests: Contests, bench: Bench) -> dict[GroupKey, tuple[Arbitrat
 
 def cost_of_arbitration(contests: Contests, bench: Bench) -> Cost:
     """What it costs at most; it ends as soon as everything is decided."""
-    return bench.cost(question for contest in sampled(contests) for question in _questions(contest).values())
+    return bench.cost(question for contest in sampled(contests) for question in questions_of(contest).values())
 
 
 def _hear(batch: Sequence[Contest], tally: _Tally, bench: Bench) -> None:
-    asked = [_questions(contest) for contest in batch]
+    asked = [questions_of(contest) for contest in batch]
     bench.ask(question for questions in asked for question in questions.values())
     for contest, questions in zip(batch, asked, strict=True):
-        likelihoods = _log_likelihoods(contest, questions, bench)
+        likelihoods = log_likelihoods(contest, questions, bench)
         if likelihoods is not None:
             tally.add(likelihoods)
 
 
 @dataclass(frozen=True, slots=True)
-class _Likelihood:
+class Likelihood:
     """Logarithms, of a response under a convention: of its ids by the target, and of its count; both −inf where the
     convention cannot have shown it."""
 
@@ -75,14 +75,12 @@ class _Likelihood:
         return self.of_ids + self.of_count
 
 
-_IMPOSSIBLE = _Likelihood(-inf, -inf)
+_IMPOSSIBLE = Likelihood(-inf, -inf)
 
 
-def _log_likelihoods(
-    contest: Contest, questions: Mapping[str, Question], bench: Bench
-) -> dict[str, _Likelihood] | None:
+def log_likelihoods(contest: Contest, questions: Mapping[str, Question], bench: Bench) -> dict[str, Likelihood] | None:
     """Of the response under each convention. None without an answer."""
-    found: dict[str, _Likelihood] = {}
+    found: dict[str, Likelihood] = {}
     for name, reading in contest.readings.items():
         if reading is None:
             found[name] = _IMPOSSIBLE
@@ -91,11 +89,11 @@ def _log_likelihoods(
         if questions and scores is None:
             return None
         of_ids = float(np.nansum(np.maximum(scores.tokens, _LEAST_LOGPROB))) if scores is not None else 0.0
-        found[name] = _Likelihood(of_ids, CLOSES if reading.closes else DIFFERS)
+        found[name] = Likelihood(of_ids, CLOSES if reading.closes else DIFFERS)
     return found
 
 
-def _questions(contest: Contest) -> dict[str, Question]:
+def questions_of(contest: Contest) -> dict[str, Question]:
     """Of each convention's ids, the part in which they are not all the same, behind what they begin with alike; none
     where they are all the same."""
     ids_of = {name: reading.output_ids for name, reading in contest.readings.items() if reading is not None}
@@ -123,7 +121,7 @@ class _Heard:
     responses: int = 0
     of_ids: tuple[float, float] = (0.0, 0.0)
 
-    def add(self, mine: _Likelihood, theirs: _Likelihood) -> None:
+    def add(self, mine: Likelihood, theirs: Likelihood) -> None:
         self.nats += max(-CAP, min(CAP, mine.total - theirs.total))
         self.responses += 1
         if _IMPOSSIBLE not in (mine, theirs):
@@ -136,7 +134,7 @@ class _Tally:
 
     pairs: dict[tuple[str, str], _Heard] = field(default_factory=lambda: defaultdict(_Heard))
 
-    def add(self, likelihoods: Mapping[str, _Likelihood]) -> None:
+    def add(self, likelihoods: Mapping[str, Likelihood]) -> None:
         for one, other in combinations(sorted(likelihoods), 2):
             mine, theirs = likelihoods[one], likelihoods[other]
             if mine.total != theirs.total and abs(self.pairs[one, other].nats) < self._enough:

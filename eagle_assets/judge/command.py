@@ -23,6 +23,7 @@ from eagle_assets.judge.habits import (
     blank_among,
     habits_of,
 )
+from eagle_assets.judge.rivals import questions_about, rivals_in, settled_among
 from eagle_assets.judge.scan import WINDOW, Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
@@ -48,6 +49,7 @@ from eagle_assets.reconstruction.files.exchanges import exchanges_in, read_calib
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.reconstruction.weighing import Weight, weigh
 from eagle_assets.targets.target import Target
 
 
@@ -99,20 +101,40 @@ class _Case:
             if trial is not None:
                 yield from beginnings_in(exchange.exchange_id, _provider_of(after), trial, self.target)
 
-    def judged(self, scan: Scan, learnt: Experience, habits: Habits) -> Iterator[Judged]:
+    def judged(self, bench: Bench, learnt: Experience, habits: Habits) -> Iterator[Judged]:
         """What the judge makes of each exchange, in order; a window of them is in memory."""
-        hypotheses, verdicts = hypotheses_by_name(self.calibration), self.verdicts()
+        hypotheses, verdicts, scan = hypotheses_by_name(self.calibration), self.verdicts(), Scan(bench, self.target)
         while window := list(islice(verdicts, WINDOW)):
-            trials = [trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in window]
+            decided = self._settled_among_rivals([(exchange, after) for exchange, _, after in window], bench)
+            cases = [(exchange, before, after) for (exchange, before, _), after in zip(window, decided, strict=True)]
+            trials = [trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in cases]
             surprises = iter(scan.surprises_of([trial for trial in trials if trial is not None]))
-            for (exchange, before, after), trial in zip(window, trials, strict=True):
+            for (exchange, before, after), trial in zip(cases, trials, strict=True):
                 surprise = next(surprises) if trial is not None else None
                 explains = partial(_explains, exchange, after, hypotheses)
                 found = judged(before, after, surprise, learnt.threshold, explains)
                 blank = None
-                if trial is not None and found.change is None:
+                if trial is not None and found.change not in ("repaired", "contradicted"):
                     blank = blank_among(trial, _provider_of(after), habits, self.target)
                 yield found if blank is None else with_habit(found, *blank)
+
+    def _settled_among_rivals(
+        self, window: Sequence[tuple[Exchange, Reconstruction]], bench: Bench
+    ) -> list[Reconstruction]:
+        weights = [self._weight_of(exchange, found) for exchange, found in window]
+        open_ones = [rivals_in(found, weight, self.target) for (_, found), weight in zip(window, weights, strict=True)]
+        bench.ask(questions_about(rivals for rivals in open_ones if rivals is not None))
+        return [
+            found if rivals is None or weight is None else settled_among(found, rivals, weight, bench, self._limit)
+            for (_, found), weight, rivals in zip(window, weights, open_ones, strict=True)
+        ]
+
+    def _weight_of(self, exchange: Exchange, found: Reconstruction) -> Weight | None:
+        """What may be wrong with a response whose ids are open."""
+        group = self.calibration.of(self.target.name, *_provider_of(found), exchange.order)
+        if found.exposure is None or group is None:
+            return None
+        return weigh(found.exposure, self.calibration, group, self.target.name)
 
 
 def _provider_of(found: Reconstruction) -> ProviderKey:
@@ -153,7 +175,9 @@ def judge_files(
         habits, learnt = habits_of(case.beginnings, bench), experience(scan, case.proven, case.target)
         tally = Tally()
         with _bar(console) as bar:
-            _write(_noted(bar.track(case.judged(scan, learnt, habits), description="asking the target"), tally), output)
+            _write(
+                _noted(bar.track(case.judged(bench, learnt, habits), description="asking the target"), tally), output
+            )
     console.print(tally.table())
     for sentence in tally.sentences(learnt, bench):
         console.print(sentence, highlight=False)

@@ -16,6 +16,7 @@ from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.court import Ruling, Say
 from eagle_assets.judge.docket import Drawn, Places, Stored, StoredPart, bring_up_to_date, reconstruction_of
 from eagle_assets.judge.habits import blank_among
+from eagle_assets.judge.rivals import TELLS_APART, questions_about, rivals_in, settled_among
 from eagle_assets.judge.scan import WINDOW, Scan
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trusted_trial_of, with_habit
@@ -23,12 +24,14 @@ from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.schemas import JUDGED_SEQUENCES
 from eagle_assets.lake.version import NewVersion
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.contests import Contest
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.parts.findings import read_findings
 from eagle_assets.reconstruction.parts.weights import PartWeights, weigh_parts
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import TRUSTED, Reconstruction
+from eagle_assets.reconstruction.weighing import Weight
 from eagle_assets.targets.target import Target
 
 _NOT_TO_BE_KEPT = ""
@@ -37,14 +40,19 @@ _ANY_ERROR = 1.0  # nothing is held back for the sake of others
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A row of sequences, its verdict before the judge and after its decisions, and what is put before it; None where
-    that is nothing."""
+    """A row of sequences and its request, its verdict before the judge and after its decisions. `weight` is what may be
+    wrong with it in the light of these, `rivals` the ids between which the judge may yet decide."""
 
     place: int
     row: dict[str, Any]
+    request: dict[str, Any]
     before: Reconstruction
     after: Reconstruction
-    trial: Trial | None
+    weight: Weight | None
+    rivals: Contest | None
+
+    def trial(self, target: Target) -> Trial | None:
+        return trusted_trial_of(self.after, self.request, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,10 @@ class Hearing:
         self._scan = Scan(bench, target)
         self._hypotheses = hypotheses_by_name(ruling.calibration)
         self._parts = stored.parts()
-        self._lifted = self._lifted_in_each() if stored.is_bought and ruling.decided else {}
+        self._weights = self._weighed() if stored.is_bought else {}
+        decided = {(provider, streamed) for _, provider, streamed in ruling.decided}
+        of_parts = ((part, self._weights[part.name]) for part in self._parts if part.name in self._weights)
+        self._lifted = {part.name: _Lifted.of(part, weights, decided, limit) for part, weights in of_parts}
 
     def write(self, version: NewVersion, say: Say) -> None:
         """Write a file of JUDGED_SEQUENCES for each file of sequences, or keep it where it would be the same. What it
@@ -107,6 +118,9 @@ class Hearing:
             if version.keep_made_from(recipe) is None:
                 version.tell(part.name, recipe)
                 fresh.append(part)
+        cost = self._bench.cost(questions_about(self._rivals(fresh)))
+        if cost.questions or cost.known:
+            say(f"rival ids of single responses before the target: {cost}")
         say(f"trusted sequences before the target: {self._scan.cost_in_words(partial(self._trials, fresh))}")
         for part in fresh:
             refused = self._bench.refused
@@ -114,19 +128,18 @@ class Hearing:
             if self._bench.refused > refused:
                 version.tell(part.name, _NOT_TO_BE_KEPT)  # the judge may answer another time
 
-    def _lifted_in_each(self) -> dict[str, _Lifted]:
-        """By part, what the judge's decisions may lift, without the other rows."""
-        decided = {(provider, streamed) for _, provider, streamed in self._ruling.decided}
+    def _weighed(self) -> dict[str, PartWeights]:
+        """By part, what may be wrong with its rows in the light of what was decided."""
         bring_up_to_date(self._parts, self._target, self._ruling.calibration)
         weighed = weigh_parts([part.held for part in self._parts], self._ruling.calibration, _ANY_ERROR)
-        found = zip(self._parts, weighed, strict=True)
-        return {part.name: _Lifted.of(part, weights, decided, self._limit) for part, weights in found}
+        return dict(zip((part.name for part in self._parts), weighed, strict=True))
 
     def _recipe(self, part: StoredPart) -> str:
         """A digest of all that the part's file is made from."""
         lifted = self._lifted.get(part.name)
         made_from = (
             (part.sequences_file.sha256, part.held.kept.name, lifted.recipe if lifted is not None else None),
+            self._open_in(part),
             (
                 self._bench.name,
                 self._target.name,
@@ -138,6 +151,13 @@ class Hearing:
         )
         return hashlib.sha256(repr(made_from).encode()).hexdigest()
 
+    def _open_in(self, part: StoredPart) -> list[Any]:
+        """What may be wrong with responses between whose ids the judge may decide."""
+        if part.name not in self._weights:
+            return []
+        reasons, weights = part.columns("reasons")["reasons"].to_pylist(), self._weights[part.name].weights
+        return [weight for why, weight in zip(reasons, weights, strict=True) if why[:1] == [TELLS_APART]]
+
     def _habits_in(self, part: StoredPart) -> list[Any]:
         """What is known of the habits of its providers."""
         if not self._ruling.habits:
@@ -147,37 +167,50 @@ class Hearing:
 
     def _trials(self, parts: Iterable[StoredPart]) -> Iterator[Trial]:
         """What is trusted."""
-        for part in parts:
-            yield from (case.trial for case in self._cases(part) if case.trial is not None)
+        trials = (case.trial(self._target) for part in parts for case in self._cases(part))
+        return (trial for trial in trials if trial is not None)
+
+    def _rivals(self, parts: Iterable[StoredPart]) -> Iterator[Contest]:
+        return (case.rivals for part in parts for case in self._cases(part) if case.rivals is not None)
 
     def _rows(self, part: StoredPart) -> Iterator[dict[str, Any]]:
         threshold, cases = self._ruling.learnt.threshold, self._cases(part)
         while window := list(islice(cases, WINDOW)):
-            on_trial = [case.trial for case in window if case.trial is not None]
-            surprises = iter(self._scan.surprises_of(on_trial))
-            for case in window:
-                surprise = next(surprises) if case.trial is not None else None
+            self._bench.ask(questions_about(case.rivals for case in window if case.rivals is not None))
+            window = list(map(self._settled_among_rivals, window))
+            trials = [case.trial(self._target) for case in window]
+            surprises = iter(self._scan.surprises_of([trial for trial in trials if trial is not None]))
+            for case, trial in zip(window, trials, strict=True):
+                surprise = next(surprises) if trial is not None else None
                 explains = partial(self._explains, part, case)
                 found = judged(case.before, case.after, surprise, threshold, explains)
-                yield judged_row(case.row, self._in_view_of_habits(case, found))
+                yield judged_row(case.row, self._in_view_of_habits(case, trial, found))
 
-    def _in_view_of_habits(self, case: _Case, found: Judged) -> Judged:
-        if case.trial is None or found.change is not None:
+    def _settled_among_rivals(self, case: _Case) -> _Case:
+        if case.rivals is None or case.weight is None:
+            return case
+        return replace(case, after=settled_among(case.after, case.rivals, case.weight, self._bench, self._limit))
+
+    def _in_view_of_habits(self, case: _Case, trial: Trial | None, found: Judged) -> Judged:
+        if trial is None or found.change in ("repaired", "contradicted"):
             return found
         provider = (case.row["provider"] or "", case.row["streamed"])
-        blank = blank_among(case.trial, provider, self._ruling.habits, self._target)
+        blank = blank_among(trial, provider, self._ruling.habits, self._target)
         return found if blank is None else with_habit(found, *blank)
 
     def _cases(self, part: StoredPart) -> Iterator[_Case]:
         """Each row of a part, with its verdict once the judge has decided what is open."""
         lifted = self._lifted[part.name].rows() if part.name in self._lifted else {}
-        every = Drawn(part, np.arange(part.sequences_file.rows))
-        for place, (row, response) in enumerate(zip(every.sequences(), every.responses(["request"]), strict=True)):
+        total = part.sequences_file.rows
+        weights = self._weights[part.name].weights if part.name in self._weights else (None,) * total
+        every = Drawn(part, np.arange(total))
+        rows = zip(every.sequences(), every.responses(["request"]), weights, strict=True)
+        for place, (row, response, weight) in enumerate(rows):
             before = after = reconstruction_of(row)
             if place in lifted:
                 after = settled(before, reconstruction_of(lifted[place]), self._limit)
-            trial = trusted_trial_of(after, msgspec.json.decode(response["request"]), self._target)
-            yield _Case(place, row, before, after, trial)
+            request = msgspec.json.decode(response["request"])
+            yield _Case(place, row, request, before, after, weight, rivals_in(after, weight, self._target))
 
     def _explains(self, part: StoredPart, case: _Case, ids: Sequence[int]) -> bool:
         (response,) = Drawn(part, np.array([case.place])).responses()

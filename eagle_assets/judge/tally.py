@@ -84,7 +84,7 @@ class Tally:
                 f"alike): before the scan {least:.1%} of the trusted ones were wrong, and no more than {most:.1%}."
             )
         if self.changes["settled"]:
-            yield f"{self.changes['settled']} responses are trusted now that their provider's convention is settled."
+            yield f"{self.changes['settled']} responses are trusted now that what was open of them is settled."
         if bench.refused:
             yield f"{bench.refused} sequences could not be judged; the judge says: {bench.reason}"
 

@@ -20,8 +20,9 @@ from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
 
 Change = Literal["settled", "repaired", "contradicted"]
+SETTLED = "settled_by_the_target"
 CHANGES: dict[str, Change] = {
-    "settled_by_the_target": "settled",
+    SETTLED: "settled",
     "repaired_by_the_target": "repaired",
     "surprises_the_target": "contradicted",
 }
@@ -59,7 +60,7 @@ def settled(before: Reconstruction, after: Reconstruction, limit: float) -> Reco
         return before
     if after.evidence.get("residual_error", 0.0 if after.verdict == "exact" else 1.0) > limit:
         return before
-    return replace(after, verdict="consistent", reasons=("settled_by_the_target", *after.reasons))
+    return replace(after, verdict="consistent", reasons=(SETTLED, *after.reasons))
 
 
 def trial_of(found: Reconstruction, request: Mapping[str, Any], target: Target) -> Trial | None:

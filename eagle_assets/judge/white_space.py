@@ -79,9 +79,10 @@ def witnesses_in(
 ) -> Iterator[Witness]:
     """What a response can say, before the judge, of its provider's edges.
 
-    White space that was put back does not show what was sent, so that such a response says nothing.
+    White space that was put back does not show what was sent, so that such a response says nothing; nor does one of
+    which other ids stand.
     """
-    if trial is None or found.exposure is None or found.exposure.restored is not None:
+    if trial is None or found.exposure is None or found.exposure.restored is not None or found.candidates:
         return
     group = calibration.of(target.name, found.provider, bool(found.evidence.get("streamed")))
     if group is None or not group.losses:

@@ -245,7 +245,11 @@ class _Case:
         ]
         if nearer or not solution.clear:
             rivals = [Candidate(ids, inversion.hypothesis.name, 0) for ids in nearer]
-            return self._say("unverified", inversion, ["several_segmentations"], rivals, solution.ids)
+            doubt = self._doubts(replace(inversion, difference=0), [])
+            # Whoever can tell these apart has all of them, and knows what else may be wrong with each.
+            exposure = doubt.exposure if solution.clear and not doubt.reasons else None
+            reason = "several_segmentations"
+            return self._say("unverified", inversion, [reason], rivals, solution.ids, exposure=exposure)
         self._served = True
         inversion = replace(inversion, difference=0)
         doubt = self._doubts(inversion, [])

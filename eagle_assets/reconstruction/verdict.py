@@ -76,7 +76,7 @@ class Reconstruction:
     """The verdict on one exchange. `output_ids` is None where there is none to give.
 
     `candidates` holds what else is possible, and is empty where the ids are settled. `exposure` is what may be wrong
-    with ids that are `consistent`, or were before that was weighed.
+    with ids that are `consistent`, or were before that was weighed, or would be if nothing spoke for the candidates.
     """
 
     exchange_id: str

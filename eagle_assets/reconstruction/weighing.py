@@ -75,7 +75,10 @@ def _of_any(errors: Mapping[str, float]) -> float:
 
 
 def weighed(found: Reconstruction, weight: Weight) -> Reconstruction:
-    """The verdict on what was found, with the residual error that it states."""
+    """The verdict on what was found, with the residual error that it states; what is open for other reasons stays as it
+    was."""
+    if found.verdict != "consistent":
+        return found
     return replace(
         found,
         verdict="unverified" if weight.cause is not None else found.verdict,

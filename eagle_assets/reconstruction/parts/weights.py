@@ -52,7 +52,7 @@ class PartWeights:
         """The rows of TOKEN_SEQUENCES that are made of what was found."""
         columns = {name: found[name].to_pylist() for name in ("verdict", "reasons", "evidence")}
         for row, weight in enumerate(self.weights):
-            if weight is not None:
+            if weight is not None and columns["verdict"][row] == "consistent":
                 evidence = {**msgspec.json.decode(columns["evidence"][row]), "residual_error": weight.error}
                 columns["evidence"][row] = msgspec.json.encode(evidence).decode()
                 columns["reasons"][row] = weight.reasons(columns["reasons"][row])
