@@ -88,9 +88,9 @@ def judge_section(home: Home, truth_file: Path) -> Iterator[RenderableType]:
             f"contradicted, and {int(settled)} that were unverified are settled. How far to believe that: of "
             f"{int(proven):,} proven responses {int(false_alarms)} surprise the target, and no more than "
             f"{expected:.1%} of right ones are expected to; of {int(planted):,} errors planted in them {found:.0%} are "
-            f"found, each kind weighing alike ({found_of_each}). A single blank ahead of a text, or line break behind a "
-            "reasoning, is no surprise to a model that now and then writes one; a provider that puts blanks in is found "
-            "out by all of its responses together.",
+            f"found, each kind weighing alike ({found_of_each}). A single blank ahead of a text, or line break behind "
+            "a reasoning, is no surprise to a model that now and then writes one; a provider that puts blanks in is "
+            "found out by all of its responses together.",
             style="dim",
         ),
         (0, 0, 1, 0),
