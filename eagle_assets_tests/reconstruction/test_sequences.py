@@ -17,7 +17,7 @@ from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchanges_in
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name, serve_again
-from eagle_assets.reconstruction.sequence_checks import EXAMINED, Examination
+from eagle_assets.reconstruction.sequence_checks import EXAMINED, Examination, examined_again
 from eagle_assets.reconstruction.sequences import held_back, residual_error
 
 GOOD = {
@@ -96,6 +96,21 @@ def test_files_add_up_to_what_all_rows_together_say() -> None:
     assert apart.counts() == together.counts()
     assert (apart.rows, apart.trusted_tokens) == (48, 240)
     assert [row["error"] for row in together.residual_error_below_limit(0.05).worst] == [0.4] * 6 + [0.2] * 3 + [0.1]
+
+
+def test_what_does_not_hold_the_ids_that_were_examined_agrees_with_nothing() -> None:
+    named = {
+        "exchange_id": ["x"],
+        "provider": ["P"],
+        "verdict": ["consistent"],
+        "evidence": ['{"residual_error": 0.01}'],
+    }
+    sequences = pa.table(named)
+    found = pa.table({"exchange_id": ["x"], "tokens": [10], "text_agrees": [True], "count_gap": [0]})
+    assert examined_again(sequences, found, as_found=True).to_pylist() == [GOOD]
+    assert examined_again(sequences, found, as_found=False).to_pylist() == [{**GOOD, "text_agrees": False}]
+    with pytest.raises(ValueError, match="other exchanges"):
+        examined_again(sequences, found.set_column(0, "exchange_id", pa.array(["y"])), as_found=True)
 
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from eagle_assets.reconstruction.workers import workers
+import pytest
+
+from eagle_assets.reconstruction.workers import cores, on_threads, workers
 
 KILLED_AT_WORK = """
 import os, time
@@ -47,3 +50,19 @@ def test_workers_end_with_the_process_that_started_them_however_it_ends() -> Non
     while alive := [pid for pid in pids if is_there(pid)]:
         assert time.monotonic() < end, f"{alive} live on"
         time.sleep(0.1)
+
+
+def test_threads_give_results_in_order_and_take_tasks_as_they_are_needed() -> None:
+    taken: list[int] = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    results = on_threads(lambda number: number * number, tasks())
+    assert next(results) == 0
+    assert len(taken) <= 1 + cores()
+    assert list(results) == [number * number for number in range(1, 20)]
+    with pytest.raises(ZeroDivisionError):
+        list(on_threads(lambda number: 1 // number, [1, 0]))

@@ -175,6 +175,7 @@ def test_shards_are_made_again_where_verdicts_changed_and_not_where_only_errors_
     sequences, judged = judge(home, limit=0.5)
     assert judged == 28
     assert sequences.files[0].sha256 != first.files[0].sha256
+    assert sequences.files[0].passes_on == first.files[0].passes_on != ""
     after = shards(home)
     assert before.files[0] == after.files[0]
     with new_version(home, "token_sequences", "B3") as version:
