@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from eagle_assets.configuration import Configuration
 from eagle_assets.lake.audit import Check
-from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.endpoints import Endpoint
 from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
@@ -50,15 +50,15 @@ def every_prompt_is_explained(
     )
 
 
-def differing_rows(records: Iterable[JournalRecord], rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Exchanges of the journal that the published rows do not hold as they are."""
-    return [
-        record.exchange.exchange_id if record is not None else row["exchange_id"]
-        for record, row in zip_longest(records, rows)
-        if record is None
-        or row is None
-        or (record.exchange.exchange_id, record.exchange.body) != (row["exchange_id"], row["body"])
-    ]
+def fingerprint(exchange_id: str, body: bytes) -> tuple[str, bytes]:
+    """What stands for an exchange where its body is too much to keep."""
+    return exchange_id, hashlib.sha256(body).digest()
+
+
+def differing_rows(read: Iterable[tuple[str, bytes]], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Exchanges of the journal, of each its fingerprint, that the published rows do not hold as they are."""
+    written = (fingerprint(row["exchange_id"], row["body"]) for row in rows)
+    return [(of_journal or of_row)[0] for of_journal, of_row in zip_longest(read, written) if of_journal != of_row]
 
 
 def nothing_lost(explained: Check, differing: Sequence[str]) -> Check:

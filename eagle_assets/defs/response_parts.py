@@ -8,7 +8,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from eagle_assets.defs.collection_checks import differing_rows, every_prompt_is_explained, nothing_lost
+from eagle_assets.defs.collection_checks import (
+    differing_rows,
+    every_prompt_is_explained,
+    fingerprint,
+    nothing_lost,
+)
 from eagle_assets.lake.audit import Check, File
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import PART_ROWS, NewVersion
@@ -49,12 +54,17 @@ def write_collected(
     New rows are in the order of the prompts, so that they do not depend on when each answer came.
     """
     journal = open_journal(version.home.root, name)
-    known = keep_parts(version, journal)
-    rows_of_new = (changed(row_of_record(record, name)) for record in journal.read(prompt_ids, known))
-    new = version.write_parts(RAW_RESPONSES, rows_of_new)
+    known, read = keep_parts(version, journal), list[tuple[str, bytes]]()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for record in journal.read(prompt_ids, known):
+            read.append(fingerprint(record.exchange.exchange_id, record.exchange.body))
+            yield changed(row_of_record(record, name))
+
+    new = version.write_parts(RAW_RESPONSES, rows())
     explained = every_prompt_is_explained(prompt_ids, version.rows(columns=["prompt_id", "outcome"]), summary)
     written = (row for part in new for row in version.rows(part, ["exchange_id", "body"]))
-    differing = differing_rows(journal.read(prompt_ids, known), written)
+    differing = differing_rows(read, written)
     return nothing_lost(explained, differing)
 
 

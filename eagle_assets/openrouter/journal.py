@@ -79,7 +79,7 @@ class JournalReader:
     def find(self, exchange_id: str) -> JournalRecord | None:
         """The record of one exchange, or None; the server's own name of it will do too."""
         ended = enumerate(self._index().ended)
-        return next(self._load(number for number, attempt in ended if exchange_id in attempt.names), None)
+        return next(self._load([number for number, attempt in ended if exchange_id in attempt.names]), None)
 
     def ended(self) -> dict[str, bool]:
         """The id of every exchange that has ended, and whether `/generation` has said something of it."""
@@ -103,16 +103,16 @@ class JournalReader:
         self._known.extend()
         return self._known
 
-    def _load(self, numbers: Iterable[int]) -> Iterator[JournalRecord]:
+    def _load(self, numbers: Sequence[int]) -> Iterator[JournalRecord]:
         """The records of ended attempts, by their numbers in the index. Raises JournalError where one is damaged."""
         if not self._exchanges_path.exists():
             return
         index, generations = self._index(), self._generations()
         descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for number in numbers:
+            for number, places in zip(numbers, index.places(numbers), strict=True):
                 entry = index.ended[number]
-                attempt = _attempt(entry.number, index.places(number), descriptor)
+                attempt = _attempt(entry.number, places, descriptor)
                 ended = _document(record_at(descriptor, entry.end))
                 exchange = attempt.exchange(ended["transport_error"], _body_at(descriptor, attempt))
                 yield with_generation(ended_record(attempt, exchange, ended), generations)
@@ -330,9 +330,8 @@ class Journal(JournalReader):
 
 
 def _attempt(number: int, places: Sequence[int], descriptor: int) -> Attempt:
-    """An attempt as far as its records go, without its pieces."""
+    """An attempt as far as its records go."""
     attempt = Attempt(number=number, **_document(record_at(descriptor, places[0])))
-    attempt.pieces = None
     attempt.began = time.monotonic() - max(0.0, time.time() - attempt.asked_at)
     for place in places[1:]:
         payload = record_at(descriptor, place)
@@ -351,4 +350,7 @@ def _document(payload: bytes) -> dict[str, Any]:
 
 
 def _body_at(descriptor: int, attempt: Attempt) -> bytes:
+    """What came of an answer; the pieces of a long one are read again."""
+    if attempt.pieces is not None:
+        return b"".join(attempt.pieces)
     return b"".join(record_at(descriptor, place)[_PIECE_START:] for place in attempt.places)

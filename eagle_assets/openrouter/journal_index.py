@@ -11,9 +11,11 @@ import os
 import struct
 import zlib
 from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -136,20 +138,19 @@ class JournalIndex:
                 self.open[number].places.append(place)
             self.covers, self.last = place + len(payload), place
 
-    def places(self, number_of_ended: int) -> array[int]:
-        """Where the records of an ended attempt lie, all but that of its end. Raises JournalError where they cannot be
-        had."""
-        begin, end = self._bounds[number_of_ended], self._bounds[number_of_ended + 1]
-        if begin >= self._in_file:
-            return self._places[begin - self._in_file : end - self._in_file]
-        places = array("Q")
-        try:
-            with self.path.with_suffix(".places").open("rb") as file:
-                file.seek(begin * _PLACE_BYTES)
-                places.fromfile(file, end - begin)
-        except (OSError, EOFError) as error:
-            raise JournalError(f"{self.path.with_suffix('.places')} cannot be read: {error}; run it again") from None
-        return places
+    def places(self, numbers_of_ended: Iterable[int]) -> Iterator[array[int]]:
+        """Where the records of ended attempts lie, all but those of their ends."""
+        with ExitStack() as stack:
+            file: BinaryIO | None = None
+            if self._in_file:
+                file = stack.enter_context(self.path.with_suffix(".places").open("rb"))
+            for number in numbers_of_ended:
+                begin, end = self._bounds[number], self._bounds[number + 1]
+                if file is not None and begin < self._in_file:
+                    size = (end - begin) * _PLACE_BYTES
+                    yield array("Q", os.pread(file.fileno(), size, begin * _PLACE_BYTES))
+                else:
+                    yield self._places[begin - self._in_file : end - self._in_file]
 
     def keep(self) -> None:
         """Keep it, if much has come. For who has the journal to write; what is killed meanwhile leaves what was kept

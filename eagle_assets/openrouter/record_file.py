@@ -146,9 +146,9 @@ def record_at(descriptor: int, start: int) -> bytes:
     """The payload that begins there, in a file that is open to read. Raises JournalError where no whole record does."""
     head = os.pread(descriptor, _HEAD.size, max(0, start - _HEAD.size))
     length, checksum = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
-    if 0 < length <= os.fstat(descriptor).st_size - start:
+    if 0 < length < _UNFINISHED:
         payload = os.pread(descriptor, length, start)
-        if zlib.crc32(payload) == checksum:
+        if len(payload) == length and zlib.crc32(payload) == checksum:
             return payload
     raise JournalError(f"the record at byte {start} is damaged")
 
