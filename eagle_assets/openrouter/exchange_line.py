@@ -71,6 +71,8 @@ _Arrivals = tuple[
 
 def _arrivals(value: object) -> tuple[tuple[int, float], ...]:
     """The pairs that can be an offset and a time, of a list that can be very long."""
+    if value is None:
+        return ()
     try:
         return msgspec.convert(value, _Arrivals)
     except (msgspec.ValidationError, UnicodeError):

@@ -21,9 +21,14 @@ class Counting:
     section_end_generated: bool | None = None
     think_end_counted: bool = True
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be two: the end of a section not counted, or not generated."""
+        return self.section_end_open and self.section_end_generated is None
+
     def ways_to_settle(self) -> tuple[Counting, ...]:
         """Itself where nothing is open, else the two that it may be."""
-        if not self.section_end_open or self.section_end_generated is not None:
+        if not self.is_open:
             return (self,)
         return self._settled("not counted", True), self._settled("not generated", False)
 

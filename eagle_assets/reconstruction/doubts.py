@@ -11,7 +11,6 @@ from eagle_assets.reconstruction.calibrating.losses import is_unusual, stripped_
 from eagle_assets.reconstruction.calibrating.observation import EdgeView, index_shifted, line_breaks, shows_both
 from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
-from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import edges as edges_of
 from eagle_assets.reconstruction.places import Place, index_risk
@@ -73,14 +72,14 @@ def doubts(
     elif not served and group is not None and best.hypothesis != group.best.hypothesis:
         # Under the likeliest convention white space may have been lost: the count closes under another by chance.
         found.reasons.append("rival_conventions")
-    found.reasons += text_notes(reading)
+    found.reasons += reading.text_notes
     # Providers that are known to tell reasoning from content can be believed where there is none.
     tells_reasoning = group is not None and group.tells_reasoning and not unsettled
     believed = {"finish_length", "think_position_unknown"} if tells_reasoning else {"finish_length"}
     found.reasons += [note for note in reading.layout_notes if note not in believed]
     if best.output.reasoning is not None and not (tells_reasoning or unsettled or shows_both(best.output)):
         found.reasons.append("think_position_unknown")
-    if group is not None and reading.situation is not None:
+    if group is not None and group.affixed and reading.situation is not None:
         ends = (stripped_as(edge) for edge, _, _ in edges_of(best.shown, reading.situation))
         found.reasons += [f"affix_may_be_added: {in_words(place)}" for place in ends if place in group.affixed][:1]
     if group is not None and group.line_breaks_alike and line_breaks(best.shown):
@@ -106,14 +105,6 @@ def what_is_unsettled(group: GroupCalibration | None, has_calls: bool) -> str | 
     if group.unmeasured_error(has_calls) > MAX_UNMEASURED_ERROR:
         return "provider_uncalibrated: too few closed counts"
     return None
-
-
-def text_notes(reading: Reading) -> list[str]:
-    """Codes for what makes texts unprovable in themselves."""
-    response = reading.response
-    texts = [response.reasoning or "", response.content or "", *(c.arguments or "" for c in response.tool_calls)]
-    notes = ["replacement_char"] if any("\ufffd" in text for text in texts) else []
-    return notes + (["half_surrogate"] if any(map(has_surrogate, texts)) else [])
 
 
 def _rivalry(best: Inversion) -> str:

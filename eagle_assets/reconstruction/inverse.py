@@ -49,6 +49,8 @@ def without_blank(edge: Edge, text: str) -> str:
 
 def without_blanks(output: Output[str], inserted: frozenset[Edge], situation: Situation) -> Output[str] | None:
     """The output without the blanks that a server puts in at the `inserted` edges; None where one is not there."""
+    if not inserted:
+        return output
     here = [(edge, text) for edge, text, possible in edges(output, situation) if possible and edge in inserted]
     if not all(has_blank(edge, text) or edge in SOMETIMES_STRIPPED for edge, text in here):
         return None

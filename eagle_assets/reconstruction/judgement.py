@@ -10,7 +10,7 @@ from eagle_assets.reconstruction.calibrating.calibration import Calibration, Gro
 from eagle_assets.reconstruction.calibrating.inversion import Inversion, find_inversions, rival_candidates
 from eagle_assets.reconstruction.calibrating.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.calibrating.rules import in_words
-from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, text_notes, what_is_unsettled
+from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, what_is_unsettled
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
@@ -24,18 +24,18 @@ from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmen
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
 from eagle_assets.reconstruction.search.variants import sent_variants
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction, Verdict
-from eagle_assets.reconstruction.weighing import weigh, weighed
+from eagle_assets.reconstruction.weighing import Weights, weighed
 
 _MOST_CANDIDATES = 4
 
 
-def judge(reading: Reading, calibration: Calibration, texts: EncodedTexts, prompt: PromptVerdict) -> Reconstruction:
+def judge(reading: Reading, weights: Weights, texts: EncodedTexts, prompt: PromptVerdict) -> Reconstruction:
     """The verdict on a reading, with that on its prompt beside it. Never raises for what a server sent."""
-    group = group_of(reading, calibration)
+    group = group_of(reading, weights.calibration)
     found = find(reading, group, texts, prompt)
     if found.exposure is None or group is None:
         return found
-    return weighed(found, weigh(found.exposure, calibration, group, reading.target_name))
+    return weighed(found, weights.of(found.exposure, group, reading.target_name))
 
 
 def find(
@@ -379,7 +379,7 @@ class _Case:
             self._evidence["convention"] = best.hypothesis.name
             self._evidence["count_difference"] = best.difference
             output_ids = best.ids(self._texts, self._situation) if output_ids is None else output_ids
-        reasons += [*self._reading.layout_notes, *text_notes(self._reading), *self._response.notes]
+        reasons += [*self._reading.layout_notes, *self._reading.text_notes, *self._response.notes]
         others = candidates[: _MOST_CANDIDATES - 1]
         return _said(self._reading, verdict, output_ids, self._prompt, reasons, self._evidence, others, exposure)
 

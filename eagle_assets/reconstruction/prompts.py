@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from eagle_assets.openrouter.wire import as_dict, as_list
 from eagle_assets.reconstruction.evidence.reading import Reading
+from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.verdict import Verdict
 from eagle_assets.targets.prompt import PromptError, prompt_ids
 from eagle_assets.targets.target import Target
@@ -75,7 +76,7 @@ class Met:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PromptGroup:
     """The counted prompts of one model at one provider: how many of each kind, and the forms that meet any of them.
 
@@ -88,6 +89,7 @@ class PromptGroup:
     met: Mapping[Kind, tuple[Met, ...]]
     unmet: Mapping[Kind, Mapping[int, int]]
 
+    @once
     def standing(self, kind: Kind) -> list[PromptForm]:
         """The forms that explain the prompts of a kind.
 
@@ -107,6 +109,7 @@ class PromptGroup:
         wanted = MIN_CLOSING_SHARE * self.counted.get(kind, 0)
         return [met for met in self.met.get(kind, ()) if met.times >= wanted]
 
+    @once
     def times_met(self, offset: Offset) -> int:
         """Prompts of any kind whose counts fit what this offset says of what is ahead of a prompt and after it."""
         return sum(

@@ -31,6 +31,7 @@ from eagle_assets.reconstruction.prompts import (
 )
 from eagle_assets.reconstruction.search.deployments import SampleKind, Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.reconstruction.weighing import Weights
 from eagle_assets.targets.kimi import kimi_vocabulary
 from eagle_assets.targets.prompt import PromptError
 
@@ -108,9 +109,14 @@ def observed_in(
 
 def reconstruct(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[Reconstruction]:
     """A verdict for each exchange, in order; holds one batch. Never raises for what a server sent."""
-    for readings, prompts, texts in _made_ready(exchanges, calibration):
+    return reconstruct_weighed(exchanges, Weights(calibration))
+
+
+def reconstruct_weighed(exchanges: Iterable[Exchange], weights: Weights) -> Iterator[Reconstruction]:
+    """The same, with what earlier exchanges under the same calibration left of weights."""
+    for readings, prompts, texts in _made_ready(exchanges, weights.calibration):
         for reading, prompt in zip(readings, prompts, strict=True):
-            yield judge(reading, calibration, texts, prompt)
+            yield judge(reading, weights, texts, prompt)
 
 
 def findings(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterator[tuple[Reading, Reconstruction]]:

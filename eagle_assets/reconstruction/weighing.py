@@ -6,7 +6,7 @@ again for all of its responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,6 +18,8 @@ from eagle_assets.reconstruction.verdict import Exposure, Reconstruction
 MAX_ERROR_OF_A_RESPONSE = 0.2
 """Probability of wrong ids behind a closed count, above which a response is not trusted. What the trusted ones of a
 dataset may add up to on average is the user's `max_residual_error`, which a blocking check enforces."""
+
+_MOST_KNOWN = 1 << 14  # exposures of the groups of a calibration
 
 OTHER_SEGMENTATION_ERROR = 0.1
 """Share of wrong ids, on known truth, where frames leave several segmentations of which one is nearest to canonical."""
@@ -33,6 +35,27 @@ class Weight:
     def reasons(self, found: Sequence[str]) -> list[str]:
         """The reasons for a verdict, of those for the one before it was weighed."""
         return [self.cause, *found[1:]] if self.cause is not None else list(found)
+
+
+class Weights:
+    """What exposures weigh under a calibration, each weighed once: those of most responses are alike."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+        self._known: dict[Hashable, tuple[Weight, GroupCalibration]] = {}
+
+    def of(self, exposure: Exposure, group: GroupCalibration, model: str) -> Weight:
+        """What `weigh` says."""
+        if exposure.restored is not None:  # of these hardly two are alike
+            return weigh(exposure, self.calibration, group, model)
+        lost = tuple(exposure.lost.items())
+        also = (exposure.unusual, exposure.has_calls, exposure.index_risk, exposure.other_segmentation, exposure.given)
+        key = (id(group), model, lost, *also)
+        if key not in self._known:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = weigh(exposure, self.calibration, group, model), group  # so that its id stays its own
+        return self._known[key][0]
 
 
 def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:

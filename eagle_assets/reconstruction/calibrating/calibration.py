@@ -7,9 +7,11 @@ likelihood, and a rival within `RIVAL_MARGIN` of the best still stands.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from types import MappingProxyType
 
@@ -44,6 +46,7 @@ from eagle_assets.reconstruction.calibrating.observation import GivenIds, Observ
 from eagle_assets.reconstruction.calibrating.standing import standing_conventions
 from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
 from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Survivor
+from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.verdict import Restored
@@ -58,7 +61,7 @@ Moonshot AI, AtlasCloud and Novita, as recorded. In all of them the model number
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupCalibration:
     """What the responses of one (model, provider, streamed) say; `model` is "" for all models together.
 
@@ -122,6 +125,7 @@ class GroupCalibration:
         encoded, off_path = given.get("encoded", 0), given.get("off_path", 0)
         return off_path > max(3, encoded) or given.get("contradicted", 0) > max(1, (encoded + off_path) // 4)
 
+    @once
     def servers_that_speak(self, has_calls: bool) -> tuple[str, ...]:
         """The servers that may have sent a response with calls or without; none while the group settles too little.
 
@@ -131,7 +135,7 @@ class GroupCalibration:
         settled = self.lead >= RIVAL_MARGIN / 2 and self.unmeasured_error(has_calls) <= MAX_UNMEASURED_ERROR
         return self.servers if settled else ()
 
-    @property
+    @cached_property
     def places_that_may_lose(self) -> frozenset[Place]:
         """Places at which white space of the model's may be lost: those where none was ever seen."""
         return frozenset(place for place in PLACES if stripped_as(place) in self.losses)
@@ -140,6 +144,7 @@ class GroupCalibration:
         counted = self.counted[has_calls]
         return self.closed[has_calls] / counted if counted else 0.0
 
+    @once
     def unmeasured_error(self, has_calls: bool) -> float:
         """Error that as many closed counts cannot exclude (Jeffreys' prior, nothing against).
 
@@ -149,7 +154,7 @@ class GroupCalibration:
         return Rate(0, sum(self.measured) if speaks_for_all else self.measured[has_calls]).estimate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Calibration:
     """Groups by (model, provider, streamed), and by ("", provider, streamed) for all models of a provider.
 
@@ -174,11 +179,15 @@ class Calibration:
         found = {key: Decisions(group.arbitrations, group.trimmings) for key, group in self.groups.items()}
         return {key: decided for key, decided in found.items() if decided != NOTHING_DECIDED}
 
-    def _at(self, key: GroupKey, order: float | None) -> GroupCalibration | None:
-        for until, group in self.earlier.get(key, ()):
-            if order is not None and order < until:
-                return group
-        return self.groups.get(key)
+    def _era(self, key: GroupKey, order: float | None) -> int:
+        """The place among the eras of a group of the one that a place in the order of exchanges is in; the last without
+        a place."""
+        starts = [until for until, _ in self.earlier.get(key, ())]
+        return len(starts) if order is None else bisect_right(starts, order)
+
+    def _in_era(self, key: GroupKey, era: int) -> GroupCalibration | None:
+        earlier = self.earlier.get(key, ())
+        return earlier[era][1] if era < len(earlier) else self.groups.get(key)
 
     def loss_error(
         self,
@@ -239,8 +248,13 @@ class Calibration:
         self, model: str, provider: str | None, streamed: bool, order: float | None = None
     ) -> GroupCalibration | None:
         """The group that speaks for a response: its model's own if that has enough to say, else the provider's."""
-        of_model, of_all = (model, provider or "", streamed), ("", provider or "", streamed)
-        own, pooled = self._at(of_model, order), self._at(of_all, order)
+        eras = (self._era((name, provider or "", streamed), order) for name in (model, ""))
+        return self._of_eras(model, provider or "", streamed, *eras)
+
+    @once
+    def _of_eras(self, model: str, provider: str, streamed: bool, era: int, era_of_all: int) -> GroupCalibration | None:
+        of_model, of_all = (model, provider, streamed), ("", provider, streamed)
+        own, pooled = self._in_era(of_model, era), self._in_era(of_all, era_of_all)
         if of_all in self.earlier and of_model not in self.earlier:
             return pooled  # the provider changed, of which one model's responses alone show too little
         if own is None or pooled is None or (sum(own.closed) >= _ENOUGH_OF_ITS_OWN and len(own.survivors) == 1):

@@ -40,7 +40,7 @@ class Inversion:
 
     @property
     def leaves_section_end_open(self) -> bool:
-        return len(self.hypothesis.ways_to_settle()) > 1 and self.output.section_closed
+        return self.hypothesis.counting.is_open and self.output.section_closed
 
     def ids(self, texts: EncodedTexts, situation: Situation) -> PackedIds:
         """The canonical ids of this reading."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log
 
 import numpy as np
@@ -24,7 +25,7 @@ RIVAL_MARGIN = 10.0
 by its count and 5 by its text, so that it takes several to settle anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hypothesis:
     """A convention of the closed list."""
 
@@ -32,7 +33,7 @@ class Hypothesis:
     counting: Counting
     rewrites_arguments: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
         where = ", ".join(edge.replace("_", " ") for edge in EDGES if edge in self.inserted)
         parts = [f"blanks round added tokens ({where})" if where else "verbatim"]

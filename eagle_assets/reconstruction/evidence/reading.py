@@ -8,6 +8,7 @@ from typing import Any
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Response, as_count, as_dict, as_list, read_response
+from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.evidence.layouts import Layout, layout_notes, layouts
 from eagle_assets.serving.served import Situation
 from eagle_assets.targets.kimi import target_named
@@ -63,6 +64,14 @@ class Reading:
     def layout_notes(self) -> tuple[str, ...]:
         """Codes for what makes the place of a marker unknown, whichever layout is right."""
         return layout_notes(self.response, self.situation, self.exchange.request.get("tool_choice"))
+
+    @cached_property
+    def text_notes(self) -> tuple[str, ...]:
+        """Codes for what makes texts unprovable in themselves."""
+        response = self.response
+        texts = [response.reasoning or "", response.content or "", *(c.arguments or "" for c in response.tool_calls)]
+        notes = ("replacement_char",) if any("\ufffd" in text for text in texts) else ()
+        return (*notes, "half_surrogate") if any(map(has_surrogate, texts)) else notes
 
     @property
     def count_notes(self) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.files.exchanges import exchange_of_line
 from eagle_assets.reconstruction.files.lines import Line, Span, lines_in
 from eagle_assets.reconstruction.files.summary import Summary
-from eagle_assets.reconstruction.reconstruct import Seen, reconstruct, seen_in
+from eagle_assets.reconstruction.reconstruct import Seen, reconstruct_weighed, seen_in
+from eagle_assets.reconstruction.weighing import Weights
 from eagle_assets.targets.kimi import known_targets
 from eagle_assets.targets.prompt import load_renderers
 
@@ -56,7 +56,7 @@ def judge_span(span: Span, pickled_calibration: bytes) -> Judged:
             read += len(line.text)
             yield _exchange_of(line)
 
-    for reconstruction in reconstruct(counted(lines_in([span])), _calibration(pickled_calibration)):
+    for reconstruction in reconstruct_weighed(counted(lines_in([span])), _weights(pickled_calibration)):
         summary.add(reconstruction)
         verdicts.append(encode(reconstruction.to_dict()))
     return Judged(b"\n".join((*verdicts, b"")), summary, read)
@@ -71,6 +71,5 @@ def _exchange_of(line: Line) -> Exchange:
 
 
 @lru_cache(maxsize=1)
-def _calibration(pickled: bytes) -> Calibration:
-    calibration: Calibration = loads(pickled)
-    return calibration
+def _weights(pickled_calibration: bytes) -> Weights:
+    return Weights(loads(pickled_calibration))

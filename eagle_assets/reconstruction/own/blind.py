@@ -25,6 +25,7 @@ from eagle_assets.reconstruction.own.departures import Departures, Share, depart
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput, request_of, some_of
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.verdict import Reconstruction
+from eagle_assets.reconstruction.weighing import Weights
 from eagle_assets.serving.conventions import BARE_TOOL_IDS, STOP_NOT_COUNTED
 from eagle_assets.serving.gateway import rewrites_calls, trims
 from eagle_assets.serving.served import Served, Situation
@@ -199,8 +200,8 @@ def _judged(served: Sequence[tuple[Reading, int]], target: Target) -> Iterator[R
     """The verdicts on readings, each given with `prompt_tokens` minus the length of the rendered prompt."""
     usable = [(reading, reading.layouts[0], offset) for reading, offset in served if reading.layouts]
     seen = (observe(r, layout, EncodedTexts(target.vocabulary), offset) for r, layout, offset in usable)
-    calibration = calibrate_observations(found for found in seen if found is not None)
-    return (judge(reading, calibration, EncodedTexts(target.vocabulary), _NOT_ASKED) for reading, _ in served)
+    weights = Weights(calibrate_observations(found for found in seen if found is not None))
+    return (judge(reading, weights, EncodedTexts(target.vocabulary), _NOT_ASKED) for reading, _ in served)
 
 
 def _tally(found: Reconstruction, true_ids: list[int]) -> Tally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from eagle_assets.openrouter.exchange import Exchange
@@ -142,7 +142,8 @@ def servers_of(group: GroupCalibration | None, has_calls: bool) -> tuple[Server,
     return () if group is None else servers_named(group.servers_that_speak(has_calls))
 
 
-def servers_named(names: Sequence[str]) -> tuple[Server, ...]:
+@lru_cache(maxsize=1 << 8)
+def servers_named(names: tuple[str, ...]) -> tuple[Server, ...]:
     """The known servers of these names."""
     return tuple(server for server in (*KNOWN_SERVERS, *BEHIND_GATEWAYS) if server.name in names) if names else ()
 
