@@ -53,7 +53,7 @@ def serve_again(
     may have trimmed.
     """
     counted = reading.completion_tokens
-    if any(sends(server, ids, reading) for server in servers_named(servers)):
+    if any(sends(server, ids, reading) for server in servers_named(tuple(servers))):
         return Roundtrip(True, None if counted is None else 0)
     if convention is None:
         return Roundtrip(agrees_with_message(ids, reading), None if counted is None else counted - len(ids))
