@@ -70,7 +70,7 @@ def _character_text(token: int, before: Sequence[int], waiting: Sequence[int], v
     if waiting or not before or max(token, before[-1]) >= vocabulary.ordinary_size:
         return ""
     try:
-        text = vocabulary.token_bytes[token].decode()
+        text = vocabulary.bytes_of(token).decode()
     except UnicodeDecodeError:
         return ""
     return "" if text.endswith(_UNFINISHED) else text

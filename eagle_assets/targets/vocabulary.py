@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import pairwise, starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +147,10 @@ class Vocabulary:
             raise VocabularyError(f"{self.name} has no token {token}") from None
 
     @cached_property
-    def _bytes_of_id(self) -> dict[int, bytes]:
-        return {**dict(enumerate(self.token_bytes)), **{i: text.encode() for i, text in self.special_text.items()}}
+    def _bytes_of_id(self) -> _BytesOfId:
+        found = _BytesOfId(self._tokenizer, self.ordinary_size)
+        found.update({i: text.encode() for i, text in self.special_text.items()})
+        return found
 
     def decode(self, ids: Sequence[int]) -> bytes:
         """Bytes of a sequence, special tokens as their text. Raises VocabularyError if one is unknown."""
@@ -177,6 +179,20 @@ class Vocabulary:
         for text, token in self.special.items():
             if self._tokenizer.encode_with_special(text) != [token]:
                 raise VocabularyError(f"{self.name}: {text!r} does not encode to {token}")
+
+
+class _BytesOfId(dict[int, bytes]):
+    """Byte strings of ids, looked up when they are first asked for: most processes meet few of them."""
+
+    def __init__(self, tokenizer: Any, ordinary_size: int) -> None:
+        self._decoded, self._size = tokenizer.decode_token_bytes, ordinary_size
+
+    def __missing__(self, token: int) -> bytes:
+        if not 0 <= token < self._size:
+            raise KeyError(token)
+        found: bytes = self._decoded(token)
+        self[token] = found
+        return found
 
 
 def _found_fast(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:

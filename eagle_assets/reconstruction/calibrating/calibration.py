@@ -290,8 +290,15 @@ def calibrate_observations(
     groups: dict[GroupKey, GroupCalibration] = {}
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
     for key, members in grouped.items():
+        decided = arbitrations.get(key, NOTHING_DECIDED)
+        alike = _with_the_same_members(key, grouped)
+        if alike is not None and arbitrations.get(alike, NOTHING_DECIDED) == decided:
+            groups[key] = replace(groups[alike], model=key[0])
+            if alike in earlier:
+                earlier[key] = tuple((start, replace(era, model=key[0])) for start, era in earlier[alike])
+            continue
         *before, last = eras(members)
-        groups[key] = calibrate_group(*key, last, arbitrations.get(key, NOTHING_DECIDED))
+        groups[key] = calibrate_group(*key, last, decided)
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
@@ -311,6 +318,13 @@ def _grouped(observations: Iterable[Observation]) -> dict[GroupKey, list[Observa
         grouped[observation.model, observation.provider, observation.streamed].append(observation)
         grouped["", observation.provider, observation.streamed].append(observation)
     return grouped
+
+
+def _with_the_same_members(key: GroupKey, grouped: Mapping[GroupKey, Sequence[Observation]]) -> GroupKey | None:
+    """The group of the one model that has all responses of a provider; None for any other than the group of all."""
+    model, *place = key
+    alike = (k for k in grouped if k[0] != model == "" and [*k[1:]] == place and len(grouped[k]) == len(grouped[key]))
+    return next(alike, None)
 
 
 def _departed_by_model(

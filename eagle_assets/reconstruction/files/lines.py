@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 
+_BYTES_AT_ONCE = 2**16  # read from a file: several lines as a rule
+
+
 class Line(NamedTuple):
     """A line with the place where it stands, for messages, and its number among all lines."""
 
@@ -50,7 +53,7 @@ def spans_of(paths: Iterable[Path]) -> Iterator[tuple[Span, bytes]]:
 
 def _from(path: Path, start: int, number: int) -> Iterator[tuple[int, int, bytes]]:
     """Each line that is not blank, from the one at byte `start` on, with the byte and the number at which it stands."""
-    with path.open("rb") as file:
+    with path.open("rb", _BYTES_AT_ONCE) as file:
         file.seek(start)
         for text in file:
             if not text.isspace():

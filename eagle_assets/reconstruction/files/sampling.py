@@ -20,7 +20,7 @@ MOST_OF_A_GROUP = 600
 _LINES_OF_A_PIECE, _BYTES_OF_A_PIECE = 256, 2**21  # what is judged in one go: some tenths of a second
 
 _PROVIDER = re.compile(rb'"provider"\s*:\s*"([^"\\]*)"')
-_STREAMED = re.compile(rb'"stream"\s*:\s*true')
+_STREAM, _SAYS = b'"stream"', re.compile(rb"\s*:\s*(true|false)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def survey(paths: Iterable[Path]) -> Survey:
     size = _BYTES_OF_A_PIECE
     for span, line in spans_of(paths):
         provider = _PROVIDER.search(line)
-        key = (provider[1] if provider else b"", _STREAMED.search(line) is not None)
+        key = (provider[1] if provider else b"", _is_streamed(line))
         group_of.append(groups.setdefault(key, len(groups)))
         places.extend((number_of[span.path], span.start, span.number))
         if size >= _BYTES_OF_A_PIECE or pieces[-1].lines == _LINES_OF_A_PIECE or pieces[-1].path != span.path:
@@ -56,6 +56,16 @@ def survey(paths: Iterable[Path]) -> Survey:
         for order in _every_nth(group_of)
     ]
     return Survey(pieces, sample)
+
+
+def _is_streamed(line: bytes) -> bool:
+    # A pattern for all of it takes longer to look for than the file to be read.
+    end = 0
+    while (place := line.find(_STREAM, end)) >= 0:
+        end = place + len(_STREAM)
+        if said := _SAYS.match(line, end):
+            return said[1] == b"true"
+    return False
 
 
 def _every_nth(group_of: Sequence[int]) -> Iterator[int]:
