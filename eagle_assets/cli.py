@@ -88,7 +88,7 @@ def reconstruct(
       eagle-assets reconstruct monday.jsonl -o verdicts.jsonl --calibration last_week.json
     """
     from eagle_assets.reconstruction.console.command import reconstruct_files
-    from eagle_assets.reconstruction.files.exchanges import CalibrationError
+    from eagle_assets.reconstruction.files.errors import CalibrationError
 
     if output.resolve() in {file.resolve() for file in files}:
         fail(f"{output} is an input too; choose another name for the verdicts")
@@ -122,7 +122,7 @@ def calibrate(
       eagle-assets calibrate monday.jsonl --explain "Moonshot AI" --judged settled.json
     """
     from eagle_assets.reconstruction.console.calibrate_command import NothingToShow, calibrate_files
-    from eagle_assets.reconstruction.files.exchanges import CalibrationError
+    from eagle_assets.reconstruction.files.errors import CalibrationError
 
     try:
         calibrate_files(files, output, provider, as_json, judged)
@@ -180,7 +180,7 @@ def judge(
     from eagle_assets.judge.opening import judge_named, opened
     from eagle_assets.judge.questions import JudgeBusy, JudgeError
     from eagle_assets.openrouter.record_file import JournalError
-    from eagle_assets.reconstruction.files.exchanges import CalibrationError
+    from eagle_assets.reconstruction.files.errors import CalibrationError
     from eagle_assets.targets.kimi import target_named
 
     if output.resolve() in {file.resolve() for file in files}:

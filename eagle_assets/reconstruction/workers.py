@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from typing import TypeVar
 
 WORTH_WORKERS = 1_000  # responses; fewer are done before a worker has started
@@ -51,17 +52,18 @@ def on_threads(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterato
 
 
 @contextmanager
-def workers(start: Callable[[], object], worth_it: bool = True) -> Iterator[Workers]:
-    """Workers that do `start` at once, while their first tasks are made ready; one process where there is one core or
-    little to do."""
+def workers(module: str, worth_it: bool = True) -> Iterator[Workers]:
+    """Workers that begin with the module of this name, which is imported once for all, while their first tasks are made
+    ready; one process where there is one core or little to do."""
     if cores() == 1 or not worth_it:
         yield Workers(None)
         return
-    context = multiprocessing.get_context("spawn")  # the encoder's threads do not survive a fork
+    # The encoder's threads do not survive a fork, so workers are forked from a process in which it never encoded.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([module])
+    forkserver.ensure_running()
     processes = ProcessPoolExecutor(cores(), context, end_with_parent)
     try:
-        for _ in range(cores()):
-            processes.submit(start)
         yield Workers(processes)
     finally:
         processes.shutdown(wait=False, cancel_futures=True)

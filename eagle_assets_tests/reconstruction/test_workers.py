@@ -17,7 +17,7 @@ KILLED_AT_WORK = """
 import os, time
 from eagle_assets.reconstruction.workers import workers
 from eagle_assets_tests.reconstruction.test_workers import pid_of
-with workers(os.getpid) as found:
+with workers("os") as found:
     for pid in found.map(pid_of, range(20)):
         print(pid, flush=True)
     time.sleep(600)
@@ -36,7 +36,7 @@ def is_there(pid: int) -> bool:
 
 
 def test_results_come_in_the_order_of_the_tasks() -> None:
-    with workers(os.getpid) as found:
+    with workers("os") as found:
         assert list(found.map(abs, range(-50, 0))) == list(range(50, 0, -1))
 
 

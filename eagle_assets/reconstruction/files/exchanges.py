@@ -13,13 +13,10 @@ from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.wire import as_dict, as_text, parse_json
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.calibrating.losses import Departed, Rate, Rates
+from eagle_assets.reconstruction.files.errors import CalibrationError
 from eagle_assets.reconstruction.files.lines import lines_of
 from eagle_assets.reconstruction.places import IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
-
-
-class CalibrationError(ValueError):
-    """A file is no calibration; one sentence that says which and why."""
 
 
 class _CalibrationFile(msgspec.Struct):

@@ -7,7 +7,6 @@ from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
-
 _BYTES_AT_ONCE = 2**16  # read from a file: several lines as a rule
 
 

@@ -15,8 +15,6 @@ from eagle_assets.reconstruction.files.lines import Line, Span, lines_in
 from eagle_assets.reconstruction.files.summary import Summary
 from eagle_assets.reconstruction.reconstruct import Seen, reconstruct_weighed, seen_in
 from eagle_assets.reconstruction.weighing import Weights
-from eagle_assets.targets.kimi import known_targets
-from eagle_assets.targets.prompt import load_renderers
 
 
 class Judged(NamedTuple):
@@ -25,12 +23,6 @@ class Judged(NamedTuple):
     verdicts: bytes
     summary: Summary
     read: int
-
-
-def make_ready() -> None:
-    """Load what the first piece would have to wait for."""
-    known_targets()
-    load_renderers()
 
 
 def look_at(spans: Sequence[Span]) -> list[Seen]:

@@ -1,14 +1,11 @@
-"""The summary that ends a reconstruction: verdicts by provider, and what trust was withheld for."""
+"""The summary of a reconstruction: verdicts by provider, and what trust was withheld for."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rich.markup import escape
-from rich.table import Table
-
-from eagle_assets.reconstruction.verdict import VERDICTS, Reconstruction, Verdict
+from eagle_assets.reconstruction.verdict import Reconstruction, Verdict
 
 
 @dataclass(slots=True)
@@ -32,20 +29,3 @@ class Summary:
         self.tokens += other.tokens
         self.verdicts.update(other.verdicts)
         self.reasons.update(other.reasons)
-
-    def by_provider(self) -> Table:
-        table = Table(title="Verdicts by provider", title_justify="left")
-        table.add_column("provider")
-        for verdict in VERDICTS:
-            table.add_column(verdict, justify="right")
-        for provider in sorted({provider for provider, _ in self.verdicts}):
-            table.add_row(escape(provider), *(str(self.verdicts[provider, verdict] or "") for verdict in VERDICTS))
-        return table
-
-    def by_reason(self) -> Table:
-        table = Table(title="First reason why a response is not trusted", title_justify="left")
-        table.add_column("reason")
-        table.add_column("responses", justify="right")
-        for reason, times in self.reasons.most_common(12):
-            table.add_row(escape(reason), str(times))
-        return table

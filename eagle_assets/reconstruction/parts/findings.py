@@ -33,7 +33,7 @@ from eagle_assets.reconstruction.roundtrip import Roundtrip
 from eagle_assets.reconstruction.sequence_checks import examine_bought, examine_local
 from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows
 from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
-from eagle_assets.targets.kimi import kimi_vocabulary, target_named
+from eagle_assets.targets.kimi import target_named
 
 _CODE = (
     "reconstruction",
@@ -121,7 +121,7 @@ def find_in_parts(parts: Sequence[Part], finder: Finder) -> Iterator[int]:
             killed.unlink(missing_ok=True)
     tasks = [_Task(part, finder, redo) for part in parts if (redo := _to_redo(part, finder)) is None or redo]
     worth_it = len(tasks) > 1 and sum(task.part.file.rows for task in tasks) >= WORTH_WORKERS
-    with workers(kimi_vocabulary, worth_it) as pool:
+    with workers("eagle_assets.reconstruction.loaded", worth_it) as pool:
         yield from pool.map(_find, tasks)
 
 

@@ -33,7 +33,7 @@ def write_row_files(
     """Write the files that an earlier attempt has not finished, on all cores where there is much to write."""
     tasks = [_Task(under_way.folder, form, part, under_way.finished(part.name), vocabulary_size) for part in parts]
     if len(parts) > 1 and sum(part.tokens for part in parts) >= _WORTH_WORKERS:
-        with workers(_nothing) as pool:
+        with workers(__name__) as pool:
             for part, written in zip(parts, pool.map(_write, tasks), strict=True):
                 under_way.note(written.name, written.finished)
                 on_rows(part.rows)
@@ -72,7 +72,3 @@ def _counted(part: Part, counts: dict[str, Counts], on_rows: Callable[[int], Non
             counts[chosen.dataset] += np.bincount(generated, minlength=counts[chosen.dataset].size)
         on_rows(chosen.table.num_rows)
         yield chosen
-
-
-def _nothing() -> None:
-    """What a worker does to start: its modules are loaded then."""
