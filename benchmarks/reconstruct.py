@@ -72,13 +72,24 @@ class Run:
         return f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:,.0f} MB"
 
 
+# Workers are no children of the command, so what they used is known only to who takes them over when it has ended.
+_WATCHED = """
+import ctypes, os, resource, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL)
+try:
+    while os.wait():
+        pass
+except ChildProcessError:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+
+
 def run(file: Path) -> Run:
-    watch = "import resource, sys, subprocess; subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL); "
-    watch += "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
-    watch += "print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)"
     command = [sys.executable, "-m", "eagle_assets.cli", "reconstruct", str(file), "-o", str(file) + ".out"]
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", watch, *command], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", _WATCHED, *command], check=True, capture_output=True, text=True)
     cpu, memory = map(float, done.stdout.split())
     return Run(time.perf_counter() - started, cpu, memory)
 

@@ -71,7 +71,7 @@ _Arrivals = tuple[
 
 def _arrivals(value: object) -> tuple[tuple[int, float], ...]:
     """The pairs that can be an offset and a time, of a list that can be very long."""
-    if value is None:
+    if not value:
         return ()
     try:
         return msgspec.convert(value, _Arrivals)

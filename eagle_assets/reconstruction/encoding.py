@@ -34,7 +34,11 @@ class EncodedTexts:
     def packed(self, text: str) -> bytes:
         ids = self._packed.get(text)
         if ids is None:
-            ids = self._packed[text] = self._vocabulary.encode_packed(encodable(text))
+            try:
+                ids = self._vocabulary.encode_packed(text)
+            except UnicodeEncodeError:
+                ids = self._vocabulary.encode_packed(encodable(text))
+            self._packed[text] = ids
         return ids
 
     def length(self, output: Output[str]) -> int:

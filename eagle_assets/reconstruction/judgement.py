@@ -345,7 +345,7 @@ class _Case:
     ) -> Reconstruction:
         assert doubt.exposure is not None
         assert self._group is not None
-        exposure = replace(doubt.exposure, other_segmentation=several)
+        exposure = replace(doubt.exposure, other_segmentation=True) if several else doubt.exposure
         if best.codes and self._group.servers:  # a convention alone does not show what was supposed
             self._evidence["servers"] = list(self._group.servers)
         return self._say("consistent", best, [reason], output_ids=ids, exposure=exposure)

@@ -102,9 +102,7 @@ def weighed(found: Reconstruction, weight: Weight) -> Reconstruction:
     was."""
     if found.verdict != "consistent":
         return found
-    return replace(
-        found,
-        verdict="unverified" if weight.cause is not None else found.verdict,
-        reasons=tuple(weight.reasons(found.reasons)),
-        evidence={**found.evidence, "residual_error": weight.error},
-    )
+    evidence = {**found.evidence, "residual_error": weight.error}
+    if weight.cause is None:
+        return replace(found, evidence=evidence)
+    return replace(found, verdict="unverified", reasons=tuple(weight.reasons(found.reasons)), evidence=evidence)

@@ -41,7 +41,7 @@ def prompt_ids(target: Target, request: dict[str, Any]) -> list[int]:
     try:
         if all(message.keys() == _PLAIN and message["role"] in ("system", "user") for message in messages):
             roles = tuple(message["role"] for message in messages)
-            template = _template(target, thinking, roles, json.dumps(tools))
+            template = _template(target, thinking, roles, json.dumps(tools) if tools else "[]")
             texts = [message["content"] for message in messages]
             return [i for run in template for i in (run if isinstance(run, tuple) else encode(_filled(run, texts)))]
         messages, tools, seal = _sealed(messages, tools)

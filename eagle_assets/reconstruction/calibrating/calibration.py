@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
+from operator import itemgetter
 from types import MappingProxyType
 
 from eagle_assets.reconstruction.calibrating.decisions import (
@@ -182,8 +183,8 @@ class Calibration:
     def _era(self, key: GroupKey, order: float | None) -> int:
         """The place among the eras of a group of the one that a place in the order of exchanges is in; the last without
         a place."""
-        starts = [until for until, _ in self.earlier.get(key, ())]
-        return len(starts) if order is None else bisect_right(starts, order)
+        earlier = self.earlier.get(key, ())
+        return len(earlier) if order is None else bisect_right(earlier, order, key=itemgetter(0))
 
     def _in_era(self, key: GroupKey, era: int) -> GroupCalibration | None:
         earlier = self.earlier.get(key, ())
@@ -248,8 +249,8 @@ class Calibration:
         self, model: str, provider: str | None, streamed: bool, order: float | None = None
     ) -> GroupCalibration | None:
         """The group that speaks for a response: its model's own if that has enough to say, else the provider's."""
-        eras = (self._era((name, provider or "", streamed), order) for name in (model, ""))
-        return self._of_eras(model, provider or "", streamed, *eras)
+        own, of_all = (model, provider or "", streamed), ("", provider or "", streamed)
+        return self._of_eras(*own, self._era(own, order), self._era(of_all, order))
 
     @once
     def _of_eras(self, model: str, provider: str, streamed: bool, era: int, era_of_all: int) -> GroupCalibration | None:
