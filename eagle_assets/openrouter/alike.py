@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 
 import msgspec
 
@@ -16,6 +18,9 @@ import msgspec
 _TEXT = re.compile(rb'("(?:content|reasoning|reasoning_content|text)"\s*:\s*")((?:[^"\\]|\\.)+)')
 
 _decode_text = msgspec.json.Decoder(str).decode
+_decode_texts = msgspec.json.Decoder(list[str]).decode
+
+_FIRST_AT_ONCE, _MOST_AT_ONCE = 4, 1024  # events
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +36,48 @@ class Alike:
 
     def texts_from(self, events: Sequence[bytes], position: int = 0) -> list[str]:
         """The texts of the events from a position on, up to one that is none of these."""
-        pieces, fixed, times, start = self.pieces, self.length, len(self.pieces) - 1, len(self.pieces[0])
-        texts = []
-        for number in range(position, len(events)):
-            event = events[number]
-            size, left_over = divmod(len(event) - fixed, times)
-            written = event[start : start + size]
-            if size <= 0 or left_over or written.join(pieces) != event or b"\n" in written:
+        texts: list[str] = []
+        at_once = _FIRST_AT_ONCE
+        while position < len(events):
+            some = events[position : position + at_once]
+            found = _texts_of(self._written_in(some))
+            texts += found
+            if len(found) < len(some):
                 break
-            try:
-                quoted = b"\\" in written or b'"' in written
-                texts.append(_decode_text(b'"%b"' % written) if quoted else written.decode())
-            except ValueError:
-                break
+            position += at_once
+            at_once = min(2 * at_once, _MOST_AT_ONCE)
         return texts
+
+    def _written_in(self, events: Sequence[bytes]) -> list[bytes]:
+        """The texts of events as they are written there, up to an event that is none of these."""
+        pieces, fixed, times, start = self.pieces, self.length, len(self.pieces) - 1, len(self.pieces[0])
+        written = [event[start : start + (len(event) - fixed) // times] for event in events]
+        made = [text.join(pieces) for text in written]
+        if made == events and b"" not in written:
+            return written
+        of_these = (text if one == event else b"" for one, event, text in zip(made, events, written, strict=True))
+        return list(takewhile(bool, of_these))
+
+
+def _texts_of(written: list[bytes]) -> list[str]:
+    """The texts that are written so, up to one that is no text."""
+    together = b'","'.join(written)
+    # A quote inside a text divides it, so that there are more; a \\ at its end may join it to the next, so that there
+    # are fewer.
+    if b"\n" not in together and b'\\","' not in together:
+        with suppress(ValueError):
+            texts = _decode_texts(b'["%b"]' % together)
+            if len(texts) == len(written):
+                return texts
+    texts = []
+    for text in written:
+        if b"\n" in text:
+            break
+        try:
+            texts.append(_decode_text(b'"%b"' % text) if b"\\" in text or b'"' in text else text.decode())
+        except ValueError:
+            break
+    return texts
 
 
 def alike(event: bytes) -> Alike | None:

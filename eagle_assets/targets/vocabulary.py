@@ -112,6 +112,11 @@ class Vocabulary:
         return tuple(self._tokenizer.decode_token_bytes(i) for i in range(self.ordinary_size))
 
     @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Length in bytes of every ordinary token, by id."""
+        return np.fromiter(map(len, self.token_bytes), dtype=np.int64, count=self.ordinary_size)
+
+    @cached_property
     def id_of_bytes(self) -> dict[bytes, int]:
         """Ordinary id of a byte string; each id has another one."""
         return {piece: i for i, piece in enumerate(self.token_bytes)}

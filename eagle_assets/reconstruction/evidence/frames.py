@@ -11,6 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import methodcaller
+
+import numpy as np
+import numpy.typing as npt
 
 from eagle_assets.serving.output import Ids
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -41,15 +45,18 @@ def field_frames(deltas: Sequence[str], shown: str, inverted: str, is_json: bool
         return None
     end = start + len(inverted)
     if inverted == shown:
-        return FieldFrames(tuple(text.encode("utf-8", "surrogatepass") for text in deltas if text), is_json)
+        return FieldFrames(tuple(map(_bytes_of, filter(None, deltas))), is_json)
     pieces = []
     position = 0
     for text in deltas:
         piece = text[max(0, start - position) : max(0, end - position)]
         position += len(text)
         if piece:
-            pieces.append(piece.encode("utf-8", "surrogatepass"))
+            pieces.append(_bytes_of(piece))
     return FieldFrames(tuple(pieces), is_json)
+
+
+_bytes_of = methodcaller("encode", "utf-8", "surrogatepass")
 
 
 class Holding:
@@ -81,13 +88,17 @@ class Holding:
             ends.update(range(end + 1, end + 1 + _length_at(_BRACES, self.text, end)))
         return sorted(ends)
 
-    def shows_all(self, start: int, delta: bytes) -> bool:
-        """Whether no step can have ended inside this delta, nor beyond the end of the one before it: a quick look that
-        says no where `ends_beyond` and `hidden_within` must be asked."""
-        first = delta[0]
-        held = self._is_json or first in self._vocabulary.marker_starts
-        held = held or (first in b" \t\n\r\x0b\x0c" and (self._holds_white or start == 0))
-        return not held and delta.isascii()
+    def shows_all(self, starts: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Of the deltas that begin at these bytes, whether no step can have ended inside each, nor beyond the end of
+        the one before it: a quick look that says no where `ends_beyond` and `hidden_within` must be asked."""
+        if self._is_json or not starts:
+            return np.zeros(len(starts), dtype=np.bool_)
+        text, begins = np.frombuffer(self.text, dtype=np.uint8), np.array(starts)
+        held = np.zeros(256, dtype=np.bool_)
+        held[list(self._vocabulary.marker_starts + (_WHITE_BYTES if self._holds_white else b""))] = True
+        shown = ~held[text[begins]] & (np.maximum.reduceat(text, begins) < 0x80)
+        shown[0] &= text[0] not in _WHITE_BYTES
+        return shown
 
     def hidden_within(self, start: int, end: int) -> list[int]:
         """Ends, in bytes, of steps that showed nothing while the delta from `start` to `end` was made."""
@@ -104,6 +115,7 @@ class Holding:
 
 
 _MOST_HELD_OF_ARGUMENTS = 24  # bytes
+_WHITE_BYTES = b" \t\n\r\x0b\x0c"
 _WHITE = re.compile(rb"\s*")
 _BRACES = re.compile(rb"[}\s]*")
 

@@ -8,17 +8,21 @@ canonical ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
+from operator import ne
+from typing import cast
+
+import msgspec
 
 from eagle_assets.reconstruction.evidence.frames import FieldFrames, Holding
 from eagle_assets.serving.output import Ids
 from eagle_assets.targets.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """A way to cut a text into tokens, as the last tokens and the way before them.
 
     `ways` and `ties` say how many ways there are in all, and how many stray as little (2 stands for more);
@@ -115,19 +119,23 @@ def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary:
     """Every way to the end of a text, with at most `surplus` tokens more than deltas."""
     holding = Holding(frames, vocabulary)
     text = holding.text
-    bounds = [0, *accumulate(map(len, map(vocabulary.token_bytes.__getitem__, canonical)))]
-    spans = set(pairwise(bounds))
+    bounds = [0, *vocabulary.lengths[list(canonical)].cumsum().tolist()]
+    canonical_end = dict(pairwise(bounds)).get  # by start
     starts = [0, *accumulate(map(len, frames.deltas))]
     ends = starts[1:]
-    shown = list(map(holding.shows_all, starts, frames.deltas))
+    shown = holding.shows_all(starts[:-1])
+    beside_shown = (shown[:-1] & shown[1:]).tobytes()
     reached: dict[int, Ways] = {0: {0: _START}}
     position = 0
     while position < len(ends):
         start, end = starts[position], ends[position]
-        if reached.keys() == {start} and (run := _run_of_shown(shown, position)):
-            spelt = tuple(map(vocabulary.id_of_bytes.get, frames.deltas[position : position + run]))
-            strays = len(set(pairwise(starts[position : position + run + 1])) - spans)
-            position += run
+        if reached.keys() == {start} and (run := _run_of_shown(beside_shown, position)):
+            after = position + run
+            spelt, strays = _canonical_between(starts[position : after + 1], bounds, canonical), 0
+            if spelt is None:
+                spelt = tuple(map(vocabulary.id_of_bytes.get, frames.deltas[position:after]))
+                strays = sum(map(ne, map(canonical_end, starts[position:after]), ends[position:after]))
+            position = after
             reached = {starts[position]: _all_longer(reached[start], spelt, strays, position + surplus)}
             continue
         following = ends[position + 1] if position + 1 < len(ends) else end
@@ -135,29 +143,36 @@ def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary:
         if following == len(text):
             stops.add(following)
         hidden = set(holding.hidden_within(start, end))
-        reached = _one_delta(reached, hidden, stops, text, position + 1 + surplus, spans, vocabulary)
+        reached = _one_delta(reached, hidden, stops, text, position + 1 + surplus, canonical_end, vocabulary)
         if not reached:
             return {}
         position += 1
     return reached.get(len(text), {})
 
 
-def _run_of_shown(shown: Sequence[bool], position: int) -> int:
-    """How many deltas from this one on are a token each, as nothing was held back in or behind them.
+def _canonical_between(cuts: list[int], bounds: list[int], canonical: Ids) -> tuple[int | None, ...] | None:
+    """The canonical ids, if these cuts, in bytes, are where they begin and end."""
+    first = bisect_left(bounds, cuts[0])
+    last = first + len(cuts) - 1
+    return canonical[first:last] if bounds[first : last + 1] == cuts else None
+
+
+def _run_of_shown(beside_shown: bytes, position: int) -> int:
+    """How many deltas from this one on are a token each, as nothing was held back in or behind them: those which, like
+    the next, are 1 in `beside_shown`, and 0 else.
 
     The last two are never: the last may be what was held back.
     """
-    end = position
-    while end < len(shown) - 2 and shown[end] and shown[end + 1]:
-        end += 1
-    return end - position
+    last = len(beside_shown) - 1
+    end = beside_shown.find(b"\0", position, max(0, last))
+    return max(0, last - position) if end < 0 else end - position
 
 
 def _all_longer(ways: Ways, spelt: tuple[int | None, ...], strays: int, most: int) -> Ways:
     """The ways with these tokens more, of which there can be `most` in all; none where one of these is no token."""
-    tokens = tuple(token for token in spelt if token is not None)
-    if len(tokens) < len(spelt):
+    if None in spelt:
         return {}
+    tokens = cast("Ids", spelt)
     return {
         length + len(tokens): Way(tokens, way, way.ways, way.strays + strays, way.ties)
         for length, way in ways.items()
@@ -171,7 +186,7 @@ def _one_delta(
     stops: set[int],
     text: bytes,
     most: int,
-    spans: set[tuple[int, int]],
+    canonical_end: Callable[[int], int | None],
     vocabulary: Vocabulary,
 ) -> dict[int, Ways]:
     """From the positions reached to the stops of one delta, a token at a time, over hidden positions between."""
@@ -186,7 +201,7 @@ def _one_delta(
             token = vocabulary.id_of_bytes.get(text[origin:target]) if origin < target else None
             if token is None:
                 continue
-            stray = (origin, target) not in spans
+            stray = canonical_end(origin) != target
             for length, way in so_far.items():
                 if length < most:
                     _add(ways, length + 1, Way((token,), way, way.ways, way.strays + stray, way.ties))
