@@ -138,7 +138,7 @@ def _together(one: Way, other: Way) -> Way:
     """The way that strays less, with the number of both."""
     better, worse = (other, one) if other.strays < one.strays else (one, other)
     ties = better.ties + worse.ties if better.strays == worse.strays else better.ties
-    return replace(better, ways=min(2, one.ways + other.ways), ties=min(2, ties))
+    return Way(better.tokens, better.before, min(2, one.ways + other.ways), better.strays, min(2, ties))
 
 
 class _Tape:
