@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count, islice, repeat
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 import msgspec
 
 from eagle_assets.openrouter.alike import Alike, alike
+from eagle_assets.openrouter.deltas import Deltas
 from eagle_assets.openrouter.event_stream import data_of, looks_like_event_stream, parts
 from eagle_assets.openrouter.exchange import Exchange
 
@@ -31,15 +31,6 @@ class ReceivedCall:
     id: str | None
     name: str | None
     arguments: str | None
-
-
-class Delta(NamedTuple):
-    """One non-empty piece of a stream: the field it belongs to, its text, its call, and the frame that brought it."""
-
-    field: str
-    text: str
-    call: int | None = None
-    frame: int = 0
 
 
 @dataclass(slots=True)
@@ -63,7 +54,7 @@ class Response:
     finish_reason: str | None = None
     native_finish_reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
-    deltas: tuple[Delta, ...] = ()
+    deltas: Deltas = field(default_factory=Deltas)
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
     logprobs: tuple[dict[str, Any], ...] | None = None
@@ -255,9 +246,6 @@ def _excerpt(body: bytes, length: int = 120) -> str:
     return text[:length] + ("…" if len(text) > length else "")
 
 
-_delta = partial(tuple.__new__, Delta)  # what `Delta._make` does, without its Python
-
-
 class _Stream:
     """Joins the frames of an event stream into one response."""
 
@@ -266,7 +254,7 @@ class _Stream:
         self._texts: dict[str, list[str]] = {"reasoning": [], "content": []}
         self._calls: list[dict[str, Any]] = []
         self._call_of_index: dict[int, int] = {}
-        self._deltas: list[Delta] = []
+        self._deltas = Deltas()
         self._token_ids: list[int] = []
         self._logprobs: list[dict[str, Any]] = []
         self._result = Response(streamed=True)
@@ -290,7 +278,7 @@ class _Stream:
             ReceivedCall(c["id"], c["name"], "".join(c["arguments"]) if c["has_arguments"] else None)
             for c in self._calls
         )
-        result.deltas = tuple(self._deltas)
+        result.deltas = self._deltas
         result.token_ids = tuple(self._token_ids) or None
         result.logprobs = tuple(self._logprobs) or None
         self._judge_completeness()
@@ -316,8 +304,7 @@ class _Stream:
         for known, field_name in self._known.items():
             if texts := known.texts_from(events, position):
                 self._texts[field_name] += texts
-                numbers = count(self._frame + 1)
-                self._deltas += map(_delta, zip(repeat(field_name), texts, repeat(None), numbers))
+                self._deltas.add(field_name, texts, self._frame + 1)
                 self._frame += len(texts)
                 return len(texts)
         return 0
@@ -385,7 +372,7 @@ class _Stream:
     def _add_text(self, field_name: str, text: str | None) -> None:
         if text:
             self._texts[field_name].append(text)
-            self._deltas.append(Delta(field_name, text, frame=self._frame))
+            self._deltas.add(field_name, [text], self._frame)
 
     def _read_call_part(self, part: Mapping[str, Any]) -> None:
         position = self._position_of(part)
@@ -397,7 +384,7 @@ class _Stream:
         if arguments is not None:
             call["has_arguments"] = True
             call["arguments"].append(arguments)
-        self._deltas.append(Delta("tool_calls", arguments or "", position, self._frame))
+        self._deltas.add("tool_calls", [arguments or ""], self._frame, position)
 
     def _position_of(self, part: Mapping[str, Any]) -> int:
         index = as_count(part.get("index"))

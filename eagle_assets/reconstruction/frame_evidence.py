@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
 
 from eagle_assets.reconstruction.calibrating.inversion import Inversion
 from eagle_assets.reconstruction.encoding import EncodedTexts
@@ -80,8 +78,8 @@ def _fields(reading: Reading, inversion: Inversion) -> list[tuple[str, FieldFram
     """Each text of the inversion, in order, with its frames; None where the deltas are not those of its texts."""
     shown, output = inversion.shown, inversion.output
     deltas: dict[tuple[str, int | None], list[str]] = defaultdict(list)
-    for key, run in groupby(reading.response.deltas, itemgetter(0, 2)):
-        deltas[key] += map(itemgetter(1), run)
+    for run in reading.response.deltas.runs:
+        deltas[run.field, run.call] += run.texts
     answer_field = "reasoning" if "content_in_reasoning" in inversion.codes else "content"
     wanted: list[tuple[tuple[str, int | None], str | None, str | None]] = []
     if shown.reasoning is not None:

@@ -46,6 +46,15 @@ def test_other_events_are_not(other: bytes) -> None:
     assert pattern.texts_from([other, event("b")]) == []
 
 
+def test_texts_that_only_together_are_texts_are_none() -> None:
+    pattern = alike(event("a"))
+    assert pattern is not None
+    open_end, rest = (event("a").replace(b'"a"', b'"%b"' % written) for written in (b"x\\", b',"z'))
+    assert json.loads(b'["x\\","' + b',"z"]') == ['x","', "z"]
+    assert pattern.texts_from([open_end, rest]) == []
+    assert pattern.texts_from([event("b"), event("c\\"), event('d"'), open_end, rest]) == ["b", "c\\", 'd"']
+
+
 def test_an_event_with_two_texts_is_like_no_other() -> None:
     assert alike(b'data: {"choices": [{"delta": {"content": "a", "reasoning": "b"}}]}') is None
     assert alike(b": OPENROUTER PROCESSING") is None

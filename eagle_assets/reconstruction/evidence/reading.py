@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from eagle_assets.openrouter.deltas import Deltas
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import Response, as_count, as_dict, as_list, read_response
 from eagle_assets.reconstruction.encoding import has_surrogate
@@ -110,13 +111,16 @@ def _without_blanks_after_calls(response: Response) -> Response:
 
     The model writes content before calls only; SGLang 0.5.8 sends the blanks round the section's markers there.
     """
+    if not response.tool_calls:
+        return response
     calls = [position for position, delta in enumerate(response.deltas) if delta.field == "tool_calls"]
     if not calls:
         return response
     late = [d for d in response.deltas[calls[0] :] if d.field == "content"]
     if not late or any(delta.text.strip(" ") for delta in late):
         return response
-    deltas = (*response.deltas[: calls[0]], *(d for d in response.deltas[calls[0] :] if d.field != "content"))
+    kept = (d for d in response.deltas[calls[0] :] if d.field != "content")
+    deltas = Deltas((*response.deltas[: calls[0]], *kept))
     content = "".join(delta.text for delta in deltas if delta.field == "content")
     return replace(response, deltas=deltas, content=content or None, notes=(*response.notes, "blanks_after_calls"))
 

@@ -14,8 +14,9 @@ import msgspec
 
 from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Check
+from eagle_assets.openrouter.deltas import Delta, Deltas
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import Delta, ReceivedCall, Response
+from eagle_assets.openrouter.wire import ReceivedCall, Response
 from eagle_assets.reconstruction.calibrating.calibration import calibrate_observations
 from eagle_assets.reconstruction.calibrating.observation import observe
 from eagle_assets.reconstruction.encoding import EncodedTexts
@@ -247,7 +248,7 @@ def _response(served: Served, target: Target, server: Serves, known: KnownOutput
             "completion_tokens_details": {"reasoning_tokens": served.reasoning_tokens},
             "cost": 0.0,
         },
-        deltas=tuple(
+        deltas=Deltas(
             Delta(frame.field, frame.text, frame.call, number)
             for number, frame in enumerate(served.frames, start=1)
             if frame.text or frame.field == "tool_calls"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from eagle_assets.reconstruction.encoding import EncodedTexts
@@ -38,7 +39,7 @@ def test_runs_of_shown_tokens_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
         tokens = sum(len(ids) for _, ids in fields) + rng.choice((0, 0, 0, -1, 1, 2))
         solution = one_token_steps(fields, tokens, VOCABULARY)
         with monkeypatch.context() as patch:
-            patch.setattr(Holding, "shows_all", lambda self, start, delta: False)
+            patch.setattr(Holding, "shows_all", lambda self, starts: np.zeros(len(starts), dtype=np.bool_))
             assert one_token_steps(fields, tokens, VOCABULARY) == solution
         found.append(solution)
     solved = [solution for solution in found if isinstance(solution, Solution)]
