@@ -50,7 +50,7 @@ def test_texts_that_only_together_are_texts_are_none() -> None:
     pattern = alike(event("a"))
     assert pattern is not None
     open_end, rest = (event("a").replace(b'"a"', b'"%b"' % written) for written in (b"x\\", b',"z'))
-    assert json.loads(b'["x\\","' + b',"z"]') == ['x","', "z"]
+    assert json.loads(b'["x\\","' + b',"z"]') == ['x",', "z"]
     assert pattern.texts_from([open_end, rest]) == []
     assert pattern.texts_from([event("b"), event("c\\"), event('d"'), open_end, rest]) == ["b", "c\\", 'd"']
 

@@ -33,7 +33,6 @@ from eagle_assets.reconstruction.reconstruct import observed_in
 from eagle_assets.reconstruction.search.deployments import Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
-from eagle_assets.targets.kimi import kimi_vocabulary
 
 MOST_PROMPTS_OF_A_GROUP = 64
 """Rendered prompts of a group that are enough to see how a provider renders them."""
@@ -91,7 +90,7 @@ def calibrate_parts(parts: Sequence[Part], decided: Arbitrations = MappingProxyT
     What was seen in a part is kept beside it. The order of the parts does not matter.
     """
     new = sum(part.file.rows for part in parts if not part.kept.is_file())
-    with workers(kimi_vocabulary, new >= WORTH_WORKERS) as pool:
+    with workers("eagle_assets.reconstruction.loaded", new >= WORTH_WORKERS) as pool:
         known = list(pool.map(_known, parts))
         sizes: Counter[str] = Counter()
         for of_part in known:
