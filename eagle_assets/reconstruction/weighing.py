@@ -7,8 +7,9 @@ again for all of its responses.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
+from operator import attrgetter
 
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.calibrating.encoding_again import counts_its_texts, given_ids_error
@@ -20,6 +21,7 @@ MAX_ERROR_OF_A_RESPONSE = 0.2
 dataset may add up to on average is the user's `max_residual_error`, which a blocking check enforces."""
 
 _MOST_KNOWN = 1 << 14  # exposures of the groups of a calibration
+_else_in = attrgetter(*(field.name for field in fields(Exposure) if field.name not in ("lost", "restored")))
 
 OTHER_SEGMENTATION_ERROR = 0.1
 """Share of wrong ids, on known truth, where frames leave several segmentations of which one is nearest to canonical."""
@@ -48,9 +50,7 @@ class Weights:
         """What `weigh` says."""
         if exposure.restored is not None:  # of these hardly two are alike
             return weigh(exposure, self.calibration, group, model)
-        lost = tuple(exposure.lost.items())
-        also = (exposure.unusual, exposure.has_calls, exposure.index_risk, exposure.other_segmentation, exposure.given)
-        key = (id(group), model, lost, *also)
+        key = (id(group), model, *exposure.lost.items(), _else_in(exposure))
         if key not in self._known:
             if len(self._known) == _MOST_KNOWN:
                 self._known.clear()
