@@ -23,7 +23,7 @@ from eagle_assets.judge.habits import (
     blank_among,
     habits_of,
 )
-from eagle_assets.judge.rivals import questions_about, rivals_in, settled_among
+from eagle_assets.judge.rivals import OPEN_ALONE, CallNumbers, RivalIds, open_question, weight_of_else
 from eagle_assets.judge.scan import WINDOW, Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
@@ -49,7 +49,6 @@ from eagle_assets.reconstruction.files.exchanges import exchanges_in, read_calib
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.verdict import Reconstruction
-from eagle_assets.reconstruction.weighing import Weight, weigh
 from eagle_assets.targets.target import Target
 
 
@@ -105,7 +104,7 @@ class _Case:
         """What the judge makes of each exchange, in order; a window of them is in memory."""
         hypotheses, verdicts, scan = hypotheses_by_name(self.calibration), self.verdicts(), Scan(bench, self.target)
         while window := list(islice(verdicts, WINDOW)):
-            decided = self._settled_among_rivals([(exchange, after) for exchange, _, after in window], bench)
+            decided = self._settled_alone([(exchange, after) for exchange, _, after in window], bench)
             cases = [(exchange, before, after) for (exchange, before, _), after in zip(window, decided, strict=True)]
             trials = [trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in cases]
             surprises = iter(scan.surprises_of([trial for trial in trials if trial is not None]))
@@ -118,23 +117,21 @@ class _Case:
                     blank = blank_among(trial, _provider_of(after), habits, self.target)
                 yield found if blank is None else with_habit(found, *blank)
 
-    def _settled_among_rivals(
-        self, window: Sequence[tuple[Exchange, Reconstruction]], bench: Bench
-    ) -> list[Reconstruction]:
-        weights = [self._weight_of(exchange, found) for exchange, found in window]
-        open_ones = [rivals_in(found, weight, self.target) for (_, found), weight in zip(window, weights, strict=True)]
-        bench.ask(questions_about(rivals for rivals in open_ones if rivals is not None))
+    def _settled_alone(self, window: Sequence[tuple[Exchange, Reconstruction]], bench: Bench) -> list[Reconstruction]:
+        """The verdicts once the judge has settled what one response alone can settle."""
+        open_ones = [self._open_question(exchange, found) for exchange, found in window]
+        bench.ask(question for one in open_ones if one is not None for question in one.questions())
         return [
-            found if rivals is None or weight is None else settled_among(found, rivals, weight, bench, self._limit)
-            for (_, found), weight, rivals in zip(window, weights, open_ones, strict=True)
+            found if one is None else one.settled(bench, self._limit)
+            for one, (_, found) in zip(open_ones, window, strict=True)
         ]
 
-    def _weight_of(self, exchange: Exchange, found: Reconstruction) -> Weight | None:
-        """What may be wrong with a response whose ids are open."""
-        group = self.calibration.of(self.target.name, *_provider_of(found), exchange.order)
-        if found.exposure is None or group is None:
+    def _open_question(self, exchange: Exchange, found: Reconstruction) -> RivalIds | CallNumbers | None:
+        if found.reasons[:1] == () or found.reasons[0] not in OPEN_ALONE:
             return None
-        return weigh(found.exposure, self.calibration, group, self.target.name)
+        key = (self.target.name, *_provider_of(found))
+        weight = weight_of_else(found.reasons[0], found.exposure, self.calibration, key, exchange.order)
+        return open_question(found, trial_of(found, exchange.request, self.target), weight, self.target)
 
 
 def _provider_of(found: Reconstruction) -> ProviderKey:

@@ -16,21 +16,21 @@ from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.court import Ruling, Say
 from eagle_assets.judge.docket import Drawn, Places, Stored, StoredPart, bring_up_to_date, reconstruction_of
 from eagle_assets.judge.habits import blank_among
-from eagle_assets.judge.rivals import TELLS_APART, questions_about, rivals_in, settled_among
+from eagle_assets.judge.questions import Question
+from eagle_assets.judge.rivals import OPEN_ALONE, CallNumbers, RivalIds, open_question, weight_of_else
 from eagle_assets.judge.scan import WINDOW, Scan
 from eagle_assets.judge.surprise import Trial
-from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trusted_trial_of, with_habit
+from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trial_of, trusted_trial_of, with_habit
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.schemas import JUDGED_SEQUENCES
 from eagle_assets.lake.version import NewVersion
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
-from eagle_assets.reconstruction.contests import Contest
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.parts.findings import read_findings
 from eagle_assets.reconstruction.parts.weights import PartWeights, weigh_parts
 from eagle_assets.reconstruction.roundtrip import hypotheses_by_name
 from eagle_assets.reconstruction.stored import exchange_of_row
-from eagle_assets.reconstruction.verdict import TRUSTED, Reconstruction
+from eagle_assets.reconstruction.verdict import TRUSTED, Exposure, Reconstruction
 from eagle_assets.reconstruction.weighing import Weight
 from eagle_assets.targets.target import Target
 
@@ -40,16 +40,15 @@ _ANY_ERROR = 1.0  # nothing is held back for the sake of others
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A row of sequences and its request, its verdict before the judge and after its decisions. `weight` is what may be
-    wrong with it in the light of these, `rivals` the ids between which the judge may yet decide."""
+    """A row of sequences and its request, its verdict before the judge and after its decisions. `open` is what the
+    judge may yet settle of it."""
 
     place: int
     row: dict[str, Any]
     request: dict[str, Any]
     before: Reconstruction
     after: Reconstruction
-    weight: Weight | None
-    rivals: Contest | None
+    open: RivalIds | CallNumbers | None
 
     def trial(self, target: Target) -> Trial | None:
         return trusted_trial_of(self.after, self.request, target)
@@ -104,10 +103,10 @@ class Hearing:
         self._scan = Scan(bench, target)
         self._hypotheses = hypotheses_by_name(ruling.calibration)
         self._parts = stored.parts()
-        self._weights = self._weighed() if stored.is_bought else {}
-        decided = {(provider, streamed) for _, provider, streamed in ruling.decided}
-        of_parts = ((part, self._weights[part.name]) for part in self._parts if part.name in self._weights)
-        self._lifted = {part.name: _Lifted.of(part, weights, decided, limit) for part, weights in of_parts}
+        self._is_bought = stored.is_bought
+        if stored.is_bought:
+            bring_up_to_date(self._parts, target, ruling.calibration)
+        self._lifted = self._lifted_in_each() if stored.is_bought and ruling.decided else {}
 
     def write(self, version: NewVersion, say: Say) -> None:
         """Write a file of JUDGED_SEQUENCES for each file of sequences, or keep it where it would be the same. What it
@@ -118,9 +117,9 @@ class Hearing:
             if version.keep_made_from(recipe) is None:
                 version.tell(part.name, recipe)
                 fresh.append(part)
-        cost = self._bench.cost(questions_about(self._rivals(fresh)))
+        cost = self._bench.cost(self._open_questions(fresh))
         if cost.questions or cost.known:
-            say(f"rival ids of single responses before the target: {cost}")
+            say(f"what is open of single responses before the target: {cost}")
         say(f"trusted sequences before the target: {self._scan.cost_in_words(partial(self._trials, fresh))}")
         for part in fresh:
             refused = self._bench.refused
@@ -128,18 +127,19 @@ class Hearing:
             if self._bench.refused > refused:
                 version.tell(part.name, _NOT_TO_BE_KEPT)  # the judge may answer another time
 
-    def _weighed(self) -> dict[str, PartWeights]:
-        """By part, what may be wrong with its rows in the light of what was decided."""
-        bring_up_to_date(self._parts, self._target, self._ruling.calibration)
+    def _lifted_in_each(self) -> dict[str, _Lifted]:
+        """By part, what the judge's decisions lift."""
+        decided = {(provider, streamed) for _, provider, streamed in self._ruling.decided}
         weighed = weigh_parts([part.held for part in self._parts], self._ruling.calibration, _ANY_ERROR)
-        return dict(zip((part.name for part in self._parts), weighed, strict=True))
+        found = zip(self._parts, weighed, strict=True)
+        return {part.name: _Lifted.of(part, weights, decided, self._limit) for part, weights in found}
 
     def _recipe(self, part: StoredPart) -> str:
         """A digest of all that the part's file is made from."""
         lifted = self._lifted.get(part.name)
         made_from = (
             (part.sequences_file.sha256, part.held.kept.name, lifted.recipe if lifted is not None else None),
-            self._open_in(part),
+            sorted(self._open_in(part).items()),
             (
                 self._bench.name,
                 self._target.name,
@@ -151,12 +151,18 @@ class Hearing:
         )
         return hashlib.sha256(repr(made_from).encode()).hexdigest()
 
-    def _open_in(self, part: StoredPart) -> list[Any]:
-        """What may be wrong with responses between whose ids the judge may decide."""
-        if part.name not in self._weights:
-            return []
-        reasons, weights = part.columns("reasons")["reasons"].to_pylist(), self._weights[part.name].weights
-        return [weight for why, weight in zip(reasons, weights, strict=True) if why[:1] == [TELLS_APART]]
+    def _open_in(self, part: StoredPart) -> dict[int, Weight | None]:
+        """Of the rows of which the judge may settle something by themselves, what else may be wrong with them."""
+        if not self._is_bought:
+            return {}
+        first = [why[0] if why else "" for why in part.columns("reasons")["reasons"].to_pylist()]
+        places = np.array([place for place, reason in enumerate(first) if reason in OPEN_ALONE], dtype=np.int64)
+        found: dict[int, Weight | None] = {}
+        for place, row in zip(places.tolist(), Drawn(part, places).held(["group", "order", "exposure"]), strict=True):
+            exposure = row["exposure"] and msgspec.json.decode(row["exposure"], type=Exposure)
+            key = msgspec.json.decode(row["group"], type=GroupKey)
+            found[place] = weight_of_else(first[place], exposure, self._ruling.calibration, key, row["order"])
+        return found
 
     def _habits_in(self, part: StoredPart) -> list[Any]:
         """What is known of the habits of its providers."""
@@ -170,14 +176,16 @@ class Hearing:
         trials = (case.trial(self._target) for part in parts for case in self._cases(part))
         return (trial for trial in trials if trial is not None)
 
-    def _rivals(self, parts: Iterable[StoredPart]) -> Iterator[Contest]:
-        return (case.rivals for part in parts for case in self._cases(part) if case.rivals is not None)
+    def _open_questions(self, parts: Iterable[StoredPart]) -> Iterator[Question]:
+        """What is asked of single responses that are open."""
+        cases = (case for part in parts for case in self._cases(part))
+        return (question for case in cases if case.open is not None for question in case.open.questions())
 
     def _rows(self, part: StoredPart) -> Iterator[dict[str, Any]]:
         threshold, cases = self._ruling.learnt.threshold, self._cases(part)
         while window := list(islice(cases, WINDOW)):
-            self._bench.ask(questions_about(case.rivals for case in window if case.rivals is not None))
-            window = list(map(self._settled_among_rivals, window))
+            self._bench.ask(question for case in window if case.open is not None for question in case.open.questions())
+            window = list(map(self._settled, window))
             trials = [case.trial(self._target) for case in window]
             surprises = iter(self._scan.surprises_of([trial for trial in trials if trial is not None]))
             for case, trial in zip(window, trials, strict=True):
@@ -186,10 +194,8 @@ class Hearing:
                 found = judged(case.before, case.after, surprise, threshold, explains)
                 yield judged_row(case.row, self._in_view_of_habits(case, trial, found))
 
-    def _settled_among_rivals(self, case: _Case) -> _Case:
-        if case.rivals is None or case.weight is None:
-            return case
-        return replace(case, after=settled_among(case.after, case.rivals, case.weight, self._bench, self._limit))
+    def _settled(self, case: _Case) -> _Case:
+        return case if case.open is None else replace(case, after=case.open.settled(self._bench, self._limit))
 
     def _in_view_of_habits(self, case: _Case, trial: Trial | None, found: Judged) -> Judged:
         if trial is None or found.change in ("repaired", "contradicted"):
@@ -201,16 +207,16 @@ class Hearing:
     def _cases(self, part: StoredPart) -> Iterator[_Case]:
         """Each row of a part, with its verdict once the judge has decided what is open."""
         lifted = self._lifted[part.name].rows() if part.name in self._lifted else {}
-        total = part.sequences_file.rows
-        weights = self._weights[part.name].weights if part.name in self._weights else (None,) * total
-        every = Drawn(part, np.arange(total))
-        rows = zip(every.sequences(), every.responses(["request"]), weights, strict=True)
-        for place, (row, response, weight) in enumerate(rows):
+        open_alone = self._open_in(part)
+        every = Drawn(part, np.arange(part.sequences_file.rows))
+        for place, (row, response) in enumerate(zip(every.sequences(), every.responses(["request"]), strict=True)):
             before = after = reconstruction_of(row)
             if place in lifted:
                 after = settled(before, reconstruction_of(lifted[place]), self._limit)
             request = msgspec.json.decode(response["request"])
-            yield _Case(place, row, request, before, after, weight, rivals_in(after, weight, self._target))
+            trial = trial_of(after, request, self._target) if place in open_alone else None
+            open_to_it = open_question(after, trial, open_alone.get(place), self._target)
+            yield _Case(place, row, request, before, after, open_to_it)
 
     def _explains(self, part: StoredPart, case: _Case, ids: Sequence[int]) -> bool:
         (response,) = Drawn(part, np.array([case.place])).responses()

@@ -44,6 +44,11 @@ class Doubts:
     exposure: Exposure | None = None
 
     @property
+    def exposure_but_for_numbers(self) -> Exposure | None:
+        """The exposure where the numbers of the calls are all that is doubted."""
+        return self.exposure if self.reasons == ["tool_index_unproven"] else None
+
+    @property
     def loss_possible(self) -> bool:
         """Whether white space may have been lost at an edge without a trace."""
         return self.exposure is None or bool(self.exposure.lost)

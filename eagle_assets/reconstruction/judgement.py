@@ -213,7 +213,8 @@ class _Case:
             inversion = replace(inversion, difference=0)
             doubt = self._doubts(inversion, rivals if inversion.ids(self._texts, self._situation) == ids else [])
             if doubt.reasons:
-                return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids)
+                but_for = doubt.exposure_but_for_numbers
+                return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids, but_for)
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible
             # Without a count of it, nothing but a word of the server's says that a stop token was generated.
             proved = proved and self._reading.is_witnessed and inversion.hypothesis.counting.stop_counted
@@ -254,7 +255,8 @@ class _Case:
         inversion = replace(inversion, difference=0)
         doubt = self._doubts(inversion, [])
         if doubt.reasons:
-            return self._say("unverified", inversion, doubt.reasons, output_ids=solution.ids)
+            but_for = doubt.exposure_but_for_numbers
+            return self._say("unverified", inversion, doubt.reasons, output_ids=solution.ids, exposure=but_for)
         return self._consistent(inversion, "one_token_steps", doubt, not solution.unique, solution.ids)
 
     def _by_restored_white_space(self) -> Reconstruction | None:
@@ -315,7 +317,7 @@ class _Case:
         rivals = rival_candidates(closing, self._texts, self._situation)
         doubt = self._doubts(best, rivals)
         if doubt.reasons:
-            return self._say("unverified", best, doubt.reasons, rivals[1:])
+            return self._say("unverified", best, doubt.reasons, rivals[1:], exposure=doubt.exposure_but_for_numbers)
         if self._calls_are_sent_otherwise(best):
             return self._say("unverified", best, ["server_sends_otherwise"])
         return self._consistent(best, "count_closes", doubt)

@@ -1,4 +1,4 @@
-"""One response that reads as several sequences of ids: the target decides between them, rightly, or leaves it open."""
+"""What is open of one response alone: the target settles it by itself, rightly, or leaves it open."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from eagle_assets.judge.rivals import TELLS_APART, questions_about, rivals_in, settled_among
+from eagle_assets.judge.rivals import NUMBERS, SEGMENTATIONS, CallNumbers, open_question, weight_of_else
+from eagle_assets.judge.variants import tool_indexes
+from eagle_assets.judge.verdicts import trial_of
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Candidate, Reconstruction
-from eagle_assets.reconstruction.weighing import Weight, weigh
+from eagle_assets.reconstruction.weighing import Weight
 from eagle_assets.sandbox.providers import all_providers
 from eagle_assets_tests.judge.corpus import TARGET, bench, small_target
 from eagle_assets_tests.judge.provider_answers import exchanges_of
@@ -31,23 +33,23 @@ def open_ones() -> list[tuple[Reconstruction, Weight | None, list[int]]]:
         exchanges: list[Exchange] = [exchange for exchange, _ in answered]
         calibration = calibrate(exchanges)
         for (exchange, truth), verdict in zip(answered, reconstruct(exchanges, calibration), strict=True):
-            if verdict.reasons[:1] == (TELLS_APART,) and verdict.candidates:
+            if verdict.reasons[:1] == (SEGMENTATIONS,) and verdict.candidates:
                 found.append((verdict, weight_of(verdict, exchange, calibration), truth))
     return found
 
 
 def weight_of(found: Reconstruction, exchange: Exchange, calibration: Calibration) -> Weight | None:
-    group = calibration.of(TARGET.name, found.provider, True, exchange.order)
-    return None if found.exposure is None or group is None else weigh(found.exposure, calibration, group, TARGET.name)
+    key = (TARGET.name, found.provider or "", True)
+    return weight_of_else(found.reasons[0], found.exposure, calibration, key, exchange.order)
 
 
 def settled(found: Reconstruction, weight: Weight | None, folder: Path, limit: float = LIMIT) -> Reconstruction:
-    rivals = rivals_in(found, weight, TARGET)
-    if rivals is None or weight is None:
+    one = open_question(found, trial_of(found, {}, TARGET), weight, TARGET)
+    if one is None:
         return found
     with bench(small_target(), folder) as bench_:
-        bench_.ask(questions_about([rivals]))
-        return settled_among(found, rivals, weight, bench_, limit)
+        bench_.ask(one.questions())
+        return one.settled(bench_, limit)
 
 
 def test_the_target_decides_between_the_ways_to_cut_a_text_and_rightly(tmp_path: Path) -> None:
@@ -84,11 +86,57 @@ def test_what_the_target_finds_alike_or_what_else_is_open_stays_open(tmp_path: P
     assert settled(found, SURE, tmp_path).verdict == "consistent"
     assert settled(found, Weight(LIMIT + 0.01, None), tmp_path) == found
     for weight in (None, Weight(0.01, "white_space_may_be_lost: content end")):
-        assert rivals_in(found, weight, TARGET) is None
+        assert open_question(found, trial_of(found, {}, TARGET), weight, TARGET) is None
     for other in (
         replace(found, candidates=()),
-        replace(found, reasons=("white_space_undecided", TELLS_APART)),
+        replace(found, reasons=("white_space_undecided", SEGMENTATIONS)),
         replace(found, model="moonshotai/kimi-k2-0905"),
         replace(found, verdict="consistent"),
     ):
-        assert rivals_in(other, SURE, TARGET) is None
+        assert open_question(other, trial_of(other, {}, TARGET), SURE, TARGET) is None
+
+
+def numbered() -> list[tuple[Reconstruction, list[int]]]:
+    """Answers with calls of a provider that numbers calls as the model does, as if that were not known, with the truth
+    of each."""
+    meridian = next(provider for provider in all_providers() if provider.slug == "meridian")
+    answered = exchanges_of(meridian, 200)
+    exchanges = [exchange for exchange, _ in answered]
+    verdicts = zip(reconstruct(exchanges, calibrate(exchanges)), answered, strict=True)
+    return [
+        (replace(verdict, verdict="unverified", reasons=(NUMBERS,), candidates=()), truth)
+        for verdict, (_, truth) in verdicts
+        if verdict.trusted and TARGET.markers.call_end in truth
+    ]
+
+
+def test_calls_have_the_numbers_that_the_target_would_give_them(tmp_path: Path) -> None:
+    cases, lifted = numbered(), 0
+    for found, truth in cases:
+        after = settled(found, SURE, tmp_path)
+        lifted += after.verdict == "consistent"
+        if after.verdict == "consistent":
+            assert list(after.output_ids or ()) == truth
+            assert after.reasons[0].startswith("settled_by_the_target: the calls have these numbers")
+            assert SURE.error <= after.evidence["residual_error"] <= LIMIT
+    assert len(cases) >= 15
+    assert lifted >= 0.7 * len(cases)
+
+
+def test_numbers_that_the_target_would_not_give_are_not_trusted(tmp_path: Path) -> None:
+    wrong = 0
+    for found, truth in numbered():
+        for variant in tool_indexes(truth, TARGET):
+            other = replace(found, output_ids=variant.applied_to(truth))
+            wrong += 1
+            assert settled(other, SURE, tmp_path) == other
+    assert wrong >= 15
+
+
+def test_numbers_are_settled_only_where_nothing_else_is_open() -> None:
+    found, _ = numbered()[0]
+    plain, hot = (trial_of(found, request, TARGET) for request in ({}, {"temperature": 1.5}))
+    assert isinstance(open_question(found, plain, SURE, TARGET), CallNumbers)
+    assert open_question(found, hot, SURE, TARGET) is None
+    assert open_question(found, plain, Weight(0.01, "white_space_may_be_lost: content end"), TARGET) is None
+    assert open_question(replace(found, reasons=("no_count", NUMBERS)), plain, SURE, TARGET) is None
