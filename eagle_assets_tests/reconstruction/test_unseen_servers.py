@@ -94,6 +94,11 @@ def counts_what_it_encodes(body: Body, truth: Truth, rng: Random) -> None:
     body["usage"]["completion_tokens"] = len(encoded(body, truth))
 
 
+def counts_what_it_encodes_without_markers(body: Body, truth: Truth, rng: Random) -> None:
+    counted = [token for token in encoded(body, truth) if token < VOCABULARY.ordinary_size]
+    body["usage"]["completion_tokens"] = len(counted)
+
+
 def gives_ids_without_markers(body: Body, truth: Truth, rng: Random) -> None:
     ids = [token for token in truth.ids if token < VOCABULARY.ordinary_size or token == MARKERS.stop]
     body["choices"][0]["token_ids"] = ids
@@ -138,6 +143,9 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         (gives_what_it_encodes, counts_what_it_encodes),
         (on_texts(str.strip), gives_what_it_encodes, counts_what_it_encodes),
         (on_texts(str.strip), counts_what_it_encodes),
+        (on_texts(lambda text: text and " " + text), counts_what_it_encodes),
+        (on_texts(lambda text: text and " " + text), counts_what_it_encodes_without_markers),
+        (on_texts(str.lstrip), counts_what_it_encodes_without_markers),
         (gives_ids_without_markers,),
         (trims_every_second_answer,),
         (on_texts(lambda text: text and "\n" + text, "content"),),
@@ -149,6 +157,9 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         "given ids and the count are of an encoding of the text",
         "and the text was trimmed before",
         "the count is that of the trimmed text",
+        "the count is that of texts that a blank was put ahead of",
+        "and leaves the markers out",
+        "the count is that of texts trimmed at the start, without markers",
         "given ids lack the markers",
         "one of two deployments trims",
         "a line break ahead of every content",

@@ -31,6 +31,7 @@ from eagle_assets.reconstruction.calibrating.habits import (
     numbering_of,
     reasoning_surplus_of,
 )
+from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     Departed,
@@ -51,6 +52,7 @@ from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.reconstruction.verdict import Restored
+from eagle_assets.serving.convention import Edge
 
 MAX_UNMEASURED_ERROR = 0.05
 """Error that a group has too few closed counts to exclude, above which it settles nothing."""
@@ -58,6 +60,8 @@ MAX_UNMEASURED_ERROR = 0.05
 _NUMBERED_IN_TURN: Mapping[IndexRisk, int] = {"single": 13, "pair": 10}
 """Answers with calls from providers that report the numbers without `functions.`, as no server that numbers anew does:
 Moonshot AI, AtlasCloud and Novita, as recorded. In all of them the model numbers as it was taught to (FACTS 2)."""
+
+_ENOUGH_FOR_A_HABIT = 5  # responses at whose edges blanks that always stand are no accident
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -79,6 +83,7 @@ class GroupCalibration:
     their own fields. `tool_ids_renumbered`: calls are numbered by a scheme of the server's, as no model numbers them.
     `affixed` are the ends of texts at which a server may have put something. `line_breaks_alike`: it may have rewritten
     line breaks. `shows_steps`: the deltas of its streams are seen to be a model's steps.
+    `blanks_unexplained` are the edges at which a blank always stands that the best convention has not put there.
     """
 
     model: str
@@ -102,6 +107,7 @@ class GroupCalibration:
     affixed: frozenset[Place] = frozenset()
     line_breaks_alike: bool = False
     shows_steps: bool = False
+    blanks_unexplained: frozenset[Edge] = frozenset()
 
     @property
     def best(self) -> Survivor:
@@ -398,6 +404,7 @@ def calibrate_group(
         affixed=affixed(members),
         line_breaks_alike=line_breaks_alike(members),
         shows_steps=shows_steps(members, best, kept),
+        blanks_unexplained=_blanks_unexplained(members, best),
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )
 
@@ -410,6 +417,10 @@ def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Itera
             yield replace(survivor, hypothesis=ways[0])
         elif ways:
             yield survivor
+
+
+def _blanks_unexplained(members: Sequence[Observation], best: Hypothesis) -> frozenset[Edge]:
+    return always_blank(members) - best.inserted if len(members) >= _ENOUGH_FOR_A_HABIT else frozenset()
 
 
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
