@@ -227,6 +227,14 @@ def row_groups(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Tabl
         yield pa.concat_tables(waiting)
 
 
+def whole_table(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a file, read in batches: Arrow takes several times as long to make one long list of ids grow."""
+    schema = file.schema_arrow
+    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    batches = file.iter_batches(ROWS_PER_BATCH, columns=None if columns is None else list(columns), use_threads=False)
+    return pa.Table.from_batches((batch.select(wanted.names) for batch in batches), wanted)
+
+
 @contextmanager
 def new_version(home: Home, stage: str, dataset: str | None = None, run_id: str | None = None) -> Iterator[NewVersion]:
     """Begin a new version, alone on this machine for this stage and dataset; what is written aside goes at the end."""

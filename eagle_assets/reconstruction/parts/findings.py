@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from eagle_assets.lake.audit import GateClosed
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part
-from eagle_assets.lake.version import repeating
+from eagle_assets.lake.version import repeating, whole_table
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 from eagle_assets.reconstruction.canonical import with_canonical
@@ -128,7 +128,8 @@ def find_in_parts(parts: Sequence[Part], finder: Finder) -> Iterator[int]:
 def read_findings(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
     """What is kept of a part: rows of FOUND_SEQUENCES. Raises GateClosed where the file is damaged."""
     try:
-        return pq.read_table(part.kept, columns=columns, page_checksum_verification=True)
+        with pq.ParquetFile(part.kept, pre_buffer=False, page_checksum_verification=True) as file:
+            return whole_table(file, columns)
     except (OSError, pa.ArrowInvalid) as error:
         raise GateClosed(
             f"{part.kept} is damaged ({error}); remove it, and materialise token_sequences again"
