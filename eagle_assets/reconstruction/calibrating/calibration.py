@@ -113,6 +113,11 @@ class GroupCalibration:
     def best(self) -> Survivor:
         return self.survivors[0]
 
+    @cached_property
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        """The conventions that stand, the likeliest first."""
+        return tuple(survivor.hypothesis for survivor in self.survivors)
+
     @property
     def lead(self) -> float:
         """Nats by which the best convention explains the responses better than the next; infinite without a next."""

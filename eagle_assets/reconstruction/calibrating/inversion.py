@@ -59,7 +59,7 @@ def hypotheses_of(group: GroupCalibration | None) -> tuple[Hypothesis, ...]:
     """The conventions to try on a response, the likeliest first."""
     if group is None:
         return (Hypothesis(frozenset(), EVERYTHING_COUNTED),)
-    return tuple(survivor.hypothesis for survivor in group.survivors)
+    return group.hypotheses
 
 
 def likeliest_texts(reading: Reading, group: GroupCalibration | None) -> list[str]:
