@@ -23,7 +23,6 @@ from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.targets.vocabulary import Vocabulary
 
-_LINE_BREAK = re.compile(r"\r?\n")
 _INDEX = re.compile("[0-9]{1,9}")
 # Characters beside an edge: pre-tokens are local, so these decide how it tokenises.
 _CONTEXT_AT_START = 24
@@ -204,7 +203,10 @@ def shows_both(output: Output[str]) -> bool:
 
 def line_breaks(output: Output[str]) -> frozenset[str]:
     """The kinds of line breaks in the reasoning and the content of an output: those of Windows, and of all others."""
-    return frozenset(_LINE_BREAK.findall(f"{output.reasoning or ''}{output.content}"))
+    text = f"{output.reasoning or ''}{output.content}"
+    of_windows = text.count("\r\n")
+    others = text.count("\n") - of_windows
+    return frozenset(kind for kind, times in (("\r\n", of_windows), ("\n", others)) if times)
 
 
 def index_shifted(reading: Reading) -> bool | None:
