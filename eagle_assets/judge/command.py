@@ -21,8 +21,10 @@ from eagle_assets.judge.habits import (
     ProviderKey,
     beginnings_in,
     blank_among,
+    cost_of_habits,
     habits_of,
 )
+from eagle_assets.judge.questions import Question
 from eagle_assets.judge.rivals import OPEN_ALONE, CallNumbers, RivalIds, open_question, weight_of_else
 from eagle_assets.judge.scan import WINDOW, Experience, Scan, experience
 from eagle_assets.judge.surprise import Trial
@@ -117,6 +119,11 @@ class _Case:
                     blank = blank_among(trial, _provider_of(after), habits, self.target)
                 yield found if blank is None else with_habit(found, *blank)
 
+    def open_questions(self) -> Iterator[Question]:
+        """What is asked of single responses that are open."""
+        open_ones = (self._open_question(exchange, after) for exchange, _, after in self.verdicts())
+        return (question for one in open_ones if one is not None for question in one.questions())
+
     def _settled_alone(self, window: Sequence[tuple[Exchange, Reconstruction]], bench: Bench) -> list[Reconstruction]:
         """The verdicts once the judge has settled what one response alone can settle."""
         open_ones = [self._open_question(exchange, found) for exchange, found in window]
@@ -168,6 +175,12 @@ def judge_files(
         if save_calibration is not None:
             write_calibration(case.calibration, save_calibration)
         scan = Scan(bench, case.target)
+        for what, cost in (
+            ("What is open of single responses", bench.cost(case.open_questions())),
+            ("Blanks ahead of texts", cost_of_habits(case.beginnings, bench)),
+        ):
+            if cost.questions or cost.known:
+                console.print(f"{what} before the target: at most {cost}", highlight=False)
         console.print(f"Scanning what is trusted: {scan.cost_in_words(case.trials)}", highlight=False)
         habits, learnt = habits_of(case.beginnings, bench), experience(scan, case.proven, case.target)
         tally = Tally()
