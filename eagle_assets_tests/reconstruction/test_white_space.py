@@ -102,7 +102,8 @@ def answers_that_end_in_a_blank(count: int, blanks: int, departures: int) -> lis
     rng = Random(5)
     truths = []
     for number in range(count):
-        truth = answer(rng.choice(SENTENCES) + " " * (number < blanks), rng.choice(SENTENCES))
+        blank = " " * (number * blanks // count < (number + 1) * blanks // count)  # at even distances
+        truth = answer(rng.choice(SENTENCES) + blank, rng.choice(SENTENCES))
         truths.append(cut_anew(truth) if count - number <= departures else truth)
     return truths
 

@@ -298,7 +298,6 @@ def calibrate_observations(
     """
     in_order = sorted(observations, key=lambda o: o.order)
     grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
-    measured = _grouped(settled(in_order))
     groups: dict[GroupKey, GroupCalibration] = {}
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
     for key, members in grouped.items():
@@ -314,6 +313,7 @@ def calibrate_observations(
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
+    measured = _as_served_last(_grouped(settled(in_order)), earlier)
     return Calibration(
         groups,
         earlier,
@@ -337,6 +337,19 @@ def _with_the_same_members(key: GroupKey, grouped: Mapping[GroupKey, Sequence[Ob
     model, *place = key
     alike = (k for k in grouped if k[0] != model == "" and [*k[1:]] == place and len(grouped[k]) == len(grouped[key]))
     return next(alike, None)
+
+
+def _as_served_last(
+    grouped: Mapping[GroupKey, Sequence[Observation]],
+    earlier: Mapping[GroupKey, Sequence[tuple[float, GroupCalibration]]],
+) -> dict[GroupKey, Sequence[Observation]]:
+    """Of each group what came since its provider last changed: what that keeps says nothing of what came before."""
+    found: dict[GroupKey, Sequence[Observation]] = {}
+    for (model, provider, streamed), members in grouped.items():
+        changes = earlier.get(("", provider, streamed), ())
+        since = changes[-1][0] if changes else -inf
+        found[model, provider, streamed] = [o for o in members if o.order >= since]
+    return found
 
 
 def _departed_by_model(

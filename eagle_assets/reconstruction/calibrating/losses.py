@@ -91,16 +91,24 @@ def stripped_as(place: Place) -> Place:
 
 
 def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
-    """Places at which white space was seen that the server did not put there (two texts at least).
+    """Places at which white space was seen that the server did not put there (two texts at least), all along the
+    members in their order.
 
     None for a provider that `serves_in_two_ways`.
     """
-    seen: dict[Place, int] = defaultdict(int)
+    seen: dict[Place, list[bool]] = defaultdict(list)
     for observation in members:
         for edge, view in observation.edges.items():
-            seen[stripped_as(edge)] += len(written_at(edge, view, best)) > 0
-    kept = frozenset(edge for edge, times in seen.items() if times >= 2)
+            seen[stripped_as(edge)].append(len(written_at(edge, view, best)) > 0)
+    kept = frozenset(edge for edge, texts in seen.items() if sum(texts) >= 2 and not _begins_or_ends(texts))
     return frozenset() if serves_in_two_ways(members, best, kept) else kept
+
+
+def _begins_or_ends(texts: Sequence[bool]) -> bool:
+    """Whether what is seen in some texts is missing in the first ones, or the last, for longer than by chance: the
+    provider did not keep it there."""
+    without = texts.index(True), texts[::-1].index(True)
+    return any((1 - sum(texts) / (len(texts) - run)) ** run < _BY_CHANCE for run in without)
 
 
 def serves_in_two_ways(members: Sequence[Observation], best: Hypothesis, seen: Container[Place]) -> bool:
@@ -116,6 +124,7 @@ def serves_in_two_ways(members: Sequence[Observation], best: Hypothesis, seen: C
 
 
 _SURE = 3.0  # standard deviations
+_BY_CHANCE = 1e-4
 
 
 class _Missed:

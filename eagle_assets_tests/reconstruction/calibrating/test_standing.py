@@ -14,6 +14,7 @@ from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, STOP_NOT_COUNTED, VERBATIM
 from eagle_assets.serving.served import Situation
 from eagle_assets_tests.reconstruction.served_exchanges import K2_5, TOOL, Truth, exchanges, output_of, some_outputs
+from eagle_assets_tests.serving.outputs import THINKING
 
 ARGUMENTS = '{"q": "a b"}'
 
@@ -66,4 +67,28 @@ def test_a_count_that_closes_under_a_rival_alone_is_no_proof() -> None:
     served = mixed([*exchanges(truths[:60], STOP_NOT_COUNTED), *exchanges(truths[60:], VERBATIM)])
     found = list(reconstruct(served, calibrate(served)))
     assert [said for said in found[60:] if "rival_conventions" in said.reasons]
+    assert not wrongly_trusted(truths, served)
+
+
+@pytest.mark.parametrize("trims_first", [True, False])
+def test_white_space_that_is_seen_in_a_part_of_the_file_is_kept_in_no_other(trims_first: bool) -> None:
+    """Where a provider begins or stops to take white space away, counts need not show it: a full stop is one token with
+    its line break or without."""
+    truths = [Truth(output_of("So it is.", f"It is {n}." + "\n" * (n % 3 == 0)), THINKING) for n in range(120)]
+    trimming = replace(VERBATIM, content_strip="both")
+    halves = (trimming, VERBATIM) if trims_first else (VERBATIM, trimming)
+    served = [e for half, own in zip(halves, (truths[:60], truths[60:]), strict=True) for e in exchanges(own, half)]
+    served = [replace(exchange, order=float(place)) for place, exchange in enumerate(served)]
+    assert "content_end" not in of_model(calibrate(served)).kept
+    assert not wrongly_trusted(truths, served)
+    kept = [replace(e, order=float(place)) for place, e in enumerate(exchanges(truths, VERBATIM))]
+    assert "content_end" in of_model(calibrate(kept)).kept
+
+
+def test_what_a_provider_keeps_since_it_changed_says_nothing_of_what_came_before() -> None:
+    truths = [Truth(output_of("So it is.", f"It is {n}." + "\n" * (n % 3 == 0)), THINKING) for n in range(120)]
+    trimmed = exchanges(truths[:80], replace(VERBATIM, content_strip="both"))
+    served = [*trimmed, *exchanges(truths[80:], BLANKS_ROUND_ADDED_TOKENS)]
+    served = [replace(exchange, order=float(place)) for place, exchange in enumerate(served)]
+    assert calibrate(served).earlier
     assert not wrongly_trusted(truths, served)
