@@ -86,9 +86,13 @@ def test_white_space_that_is_seen_in_a_part_of_the_file_is_kept_in_no_other(trim
 
 
 def test_what_a_provider_keeps_since_it_changed_says_nothing_of_what_came_before() -> None:
-    truths = [Truth(output_of("So it is.", f"It is {n}." + "\n" * (n % 3 == 0)), THINKING) for n in range(120)]
-    trimmed = exchanges(truths[:80], replace(VERBATIM, content_strip="both"))
-    served = [*trimmed, *exchanges(truths[80:], BLANKS_ROUND_ADDED_TOKENS)]
+    truths = [Truth(output_of("Oi! So it is.", f"It is {n}." + "\n" * (n % 6 == 0)), THINKING) for n in range(200)]
+    trimmed = exchanges(truths[:182], replace(VERBATIM, content_strip="both"))
+    served = [*trimmed, *exchanges(truths[182:], BLANKS_ROUND_ADDED_TOKENS)]
     served = [replace(exchange, order=float(place)) for place, exchange in enumerate(served)]
-    assert calibrate(served).earlier
+    calibration = calibrate(served)
+    assert calibration.earlier
+    (written,) = calibration.written.values()
+    measured = written["content_end"].usual.nothing.measured
+    assert 0 < measured <= len(truths) - 182
     assert not wrongly_trusted(truths, served)
