@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets.reconstruction.calibrating.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
 from eagle_assets.reconstruction.calibrating.inversion import likeliest_texts
 from eagle_assets.reconstruction.calibrating.observation import Observation, observe
+from eagle_assets.reconstruction.calibrating.refutation import calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading, reading_of
 from eagle_assets.reconstruction.judgement import find, group_of, judge

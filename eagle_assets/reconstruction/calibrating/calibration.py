@@ -1,20 +1,13 @@
-"""Which conventions survive all responses of a provider, and how often its edges lose white space.
-
-Calibration is by refutation: one text without a leading blank cannot come from a server that puts one there, and a
-count that closes only without the blank speaks against a server that does not. What is left is weighed by
-likelihood, and a rival within `RIVAL_MARGIN` of the best still stands.
-"""
+"""What is known of providers: the conventions that survive, what they keep, and how often they lose white space."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from operator import itemgetter
-from types import MappingProxyType
 
 from eagle_assets.reconstruction.calibrating.decisions import (
     NOTHING_DECIDED,
@@ -24,29 +17,15 @@ from eagle_assets.reconstruction.calibrating.decisions import (
     GroupKey,
     Trimming,
 )
-from eagle_assets.reconstruction.calibrating.drift import eras
-from eagle_assets.reconstruction.calibrating.habits import (
-    affixed,
-    line_breaks_alike,
-    numbering_of,
-    reasoning_surplus_of,
-)
-from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     Departed,
     EdgeRates,
     Rate,
     Rates,
-    departed,
-    kept_edges,
-    losses,
     stripped_as,
-    written,
 )
-from eagle_assets.reconstruction.calibrating.observation import GivenIds, Observation
-from eagle_assets.reconstruction.calibrating.standing import standing_conventions
-from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
+from eagle_assets.reconstruction.calibrating.observation import GivenIds
 from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Survivor
 from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
@@ -60,8 +39,6 @@ MAX_UNMEASURED_ERROR = 0.05
 _NUMBERED_IN_TURN: Mapping[IndexRisk, int] = {"single": 13, "pair": 10}
 """Answers with calls from providers that report the numbers without `functions.`, as no server that numbers anew does:
 Moonshot AI, AtlasCloud and Novita, as recorded. In all of them the model numbers as it was taught to (FACTS 2)."""
-
-_ENOUGH_FOR_A_HABIT = 5  # responses at whose edges blanks that always stand are no accident
 
 _ENOUGH_OF_ITS_OWN = 30  # closed counts from which a model's own responses need no pooling with the others
 
@@ -276,171 +253,3 @@ class Calibration:
         agrees = any(best in (s.hypothesis, *s.hypothesis.ways_to_settle()) for s in own.survivors)
         # Of its servers only those of the model speak: a provider may run another one for another model.
         return replace(pooled, servers=own.servers, parts_seen=own.parts_seen) if agrees else own
-
-
-def settled(members: Sequence[Observation]) -> Sequence[Observation]:
-    """The first members, as many as four binary digits can say: what rates are measured on.
-
-    So they stand still while little comes, and what was weighed by them need not be weighed again.
-    """
-    step = 1 << max(0, len(members).bit_length() - 4)
-    return members[: len(members) - len(members) % step]
-
-
-def calibrate_observations(
-    observations: Iterable[Observation],
-    prompts: PromptCalibration | None = None,
-    arbitrations: Arbitrations = MappingProxyType({}),
-) -> Calibration:
-    """The calibration that all observations together lead to, a provider split where it changed its convention.
-
-    Arbitrations hold for the last convention of a provider that changed its own.
-    """
-    in_order = sorted(observations, key=lambda o: o.order)
-    grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
-    groups: dict[GroupKey, GroupCalibration] = {}
-    earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
-    for key, members in grouped.items():
-        decided = arbitrations.get(key, NOTHING_DECIDED)
-        alike = _with_the_same_members(key, grouped)
-        if alike is not None and arbitrations.get(alike, NOTHING_DECIDED) == decided:
-            groups[key] = replace(groups[alike], model=key[0])
-            if alike in earlier:
-                earlier[key] = tuple((start, replace(era, model=key[0])) for start, era in earlier[alike])
-            continue
-        *before, last = eras(members)
-        groups[key] = calibrate_group(*key, last, decided)
-        if before:
-            starts = [era[0].order for era in (*before[1:], last)]
-            earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
-    measured = _as_served_last(_grouped(settled(in_order)), earlier)
-    return Calibration(
-        groups,
-        earlier,
-        prompts or PromptCalibration(),
-        _index_shifts(groups, measured),
-        _written_by_model(groups, measured),
-        _departed_by_model(groups, measured),
-    )
-
-
-def _grouped(observations: Iterable[Observation]) -> dict[GroupKey, list[Observation]]:
-    grouped: dict[GroupKey, list[Observation]] = defaultdict(list)
-    for observation in observations:
-        grouped[observation.model, observation.provider, observation.streamed].append(observation)
-        grouped["", observation.provider, observation.streamed].append(observation)
-    return grouped
-
-
-def _with_the_same_members(key: GroupKey, grouped: Mapping[GroupKey, Sequence[Observation]]) -> GroupKey | None:
-    """The group of the one model that has all responses of a provider; None for any other than the group of all."""
-    model, *place = key
-    alike = (k for k in grouped if k[0] != model == "" and [*k[1:]] == place and len(grouped[k]) == len(grouped[key]))
-    return next(alike, None)
-
-
-def _as_served_last(
-    grouped: Mapping[GroupKey, Sequence[Observation]],
-    earlier: Mapping[GroupKey, Sequence[tuple[float, GroupCalibration]]],
-) -> dict[GroupKey, Sequence[Observation]]:
-    """Of each group what came since its provider last changed: what that keeps says nothing of what came before."""
-    found: dict[GroupKey, Sequence[Observation]] = {}
-    for (model, provider, streamed), members in grouped.items():
-        changes = earlier.get(("", provider, streamed), ())
-        since = changes[-1][0] if changes else -inf
-        found[model, provider, streamed] = [o for o in members if o.order >= since]
-    return found
-
-
-def _departed_by_model(
-    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
-) -> dict[str, Departed]:
-    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place], int | None]]] = defaultdict(
-        list
-    )
-    for (model, provider, streamed), members in grouped.items():
-        if model:
-            group = groups["", provider, streamed]
-            of_model[model].append((members, group.best.hypothesis, group.kept, group.reasoning_surplus))
-    return {model: departed(found) for model, found in of_model.items()}
-
-
-def _written_by_model(
-    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
-) -> dict[str, dict[Place, Rates]]:
-    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place]]]] = defaultdict(list)
-    for (model, provider, streamed), members in grouped.items():
-        if model:
-            group = groups["", provider, streamed]
-            of_model[model].append((members, group.best.hypothesis, group.kept))
-    return {model: written(found) for model, found in of_model.items()}
-
-
-def _index_shifts(
-    groups: Mapping[GroupKey, GroupCalibration],
-    grouped: Mapping[GroupKey, Sequence[Observation]],
-) -> dict[IndexRisk, Rate]:
-    shifted: dict[IndexRisk, list[bool]] = defaultdict(list)
-    for key, members in grouped.items():
-        if key[0] and groups["", key[1], key[2]].tool_ids_kept:
-            for observation in members:
-                if observation.index_shifted is not None:
-                    shifted[observation.index_risk].append(observation.index_shifted)
-    return {risk: Rate(sum(found), len(found)) for risk, found in shifted.items()}
-
-
-def calibrate_group(
-    model: str,
-    provider: str,
-    streamed: bool,
-    members: Sequence[Observation],
-    decided: Decisions = NOTHING_DECIDED,
-) -> GroupCalibration:
-    """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
-    standing = standing_conventions(members)
-    survivors = tuple(_not_refuted(standing, {rival.refuted for rival in decided.rivals})) or standing
-    numbering = numbering_of(members)
-    best = survivors[0].hypothesis
-    closing = [o for o in members if best.difference(o) == 0]
-    kept = kept_edges(members, best)
-    return GroupCalibration(
-        model=model,
-        provider=provider,
-        streamed=streamed,
-        survivors=survivors,
-        counted=_by_calls(members),
-        closed=_by_calls(closing),
-        measured=_by_calls([o for o in settled(members) if best.difference(o) == 0]),
-        kept=kept,
-        losses=losses(settled(members), best, kept),
-        tool_ids_kept=numbering == "kept",
-        tool_ids_renumbered=numbering == "renumbered",
-        tells_reasoning=sum(o.shows_both is True for o in members) >= 2,
-        reasoning_surplus=reasoning_surplus_of(closing, best),
-        arbitrations=decided.rivals,
-        trimmings=decided.trimmings,
-        affixed=affixed(members),
-        line_breaks_alike=line_breaks_alike(members),
-        shows_steps=shows_steps(members, best, kept),
-        blanks_unexplained=_blanks_unexplained(members, best),
-        ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
-    )
-
-
-def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Iterator[Survivor]:
-    """The survivors that are not refuted; what one leaves open is settled where all but one way to settle it is."""
-    for survivor in standing:
-        ways = [way for way in survivor.hypothesis.ways_to_settle() if way.name not in refuted]
-        if len(ways) == 1:
-            yield replace(survivor, hypothesis=ways[0])
-        elif ways:
-            yield survivor
-
-
-def _blanks_unexplained(members: Sequence[Observation], best: Hypothesis) -> frozenset[Edge]:
-    return always_blank(members) - best.inserted if len(members) >= _ENOUGH_FOR_A_HABIT else frozenset()
-
-
-def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
-    with_calls = sum(o.has_calls for o in members)
-    return len(members) - with_calls, with_calls

@@ -17,8 +17,8 @@ from eagle_assets.lake.audit import Check
 from eagle_assets.openrouter.deltas import Delta, Deltas
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import ReceivedCall, Response
-from eagle_assets.reconstruction.calibrating.calibration import calibrate_observations
 from eagle_assets.reconstruction.calibrating.observation import observe
+from eagle_assets.reconstruction.calibrating.refutation import calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading, reading_of, situation_of
 from eagle_assets.reconstruction.judgement import judge

@@ -22,9 +22,10 @@ from eagle_assets.durability import write_atomically
 from eagle_assets.lake.kept import Part
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import as_dict
-from eagle_assets.reconstruction.calibrating.calibration import Calibration, calibrate_observations
+from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
 from eagle_assets.reconstruction.calibrating.observation import Observation
+from eagle_assets.reconstruction.calibrating.refutation import calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.sampling import MOST_OF_A_GROUP

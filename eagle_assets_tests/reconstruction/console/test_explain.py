@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from eagle_assets.cli import main
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.calibrating.calibration import calibrate_observations
 from eagle_assets.reconstruction.calibrating.drift import Drift, eras, find_drift
 from eagle_assets.reconstruction.calibrating.observation import Observation
+from eagle_assets.reconstruction.calibrating.refutation import calibrate_observations
 from eagle_assets.reconstruction.calibrating.rules import rules_between
 from eagle_assets.reconstruction.console.calibration_page import sighting_in_words
 from eagle_assets.reconstruction.console.explain import GroupExplanation, Rival, explain, open_points, standings
