@@ -91,22 +91,35 @@ def stripped_as(place: Place) -> Place:
 
 
 def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
-    """Places at which white space was seen that the server did not put there (two texts at least), all along the
-    members in their order.
+    """Places at which white space was seen that the server did not put there (two texts at least).
 
-    None for a provider that `serves_in_two_ways`.
+    None for a provider that `serves_in_two_ways`, nor at the starts of texts, or the ends, where all that was seen
+    there came in a part of the members in their order.
     """
-    seen: dict[Place, list[bool]] = defaultdict(list)
+    seen: dict[Place, int] = defaultdict(int)
+    sides: dict[bool, list[bool]] = {True: [], False: []}
     for observation in members:
+        shown: dict[bool, list[bool]] = {True: [], False: []}
         for edge, view in observation.edges.items():
-            seen[stripped_as(edge)].append(len(written_at(edge, view, best)) > 0)
-    kept = frozenset(edge for edge, texts in seen.items() if sum(texts) >= 2 and not _begins_or_ends(texts))
+            shows = len(written_at(edge, view, best)) > 0
+            seen[stripped_as(edge)] += shows
+            shown[_starts(edge)].append(shows)
+        for side, found in shown.items():
+            sides[side] += [any(found)] if found else []
+    changed = {side for side, texts in sides.items() if _begins_or_ends(texts)}
+    kept = frozenset(place for place, times in seen.items() if times >= 2 and _starts(place) not in changed)
     return frozenset() if serves_in_two_ways(members, best, kept) else kept
+
+
+def _starts(place: Place) -> bool:
+    return place.endswith("_start")
 
 
 def _begins_or_ends(texts: Sequence[bool]) -> bool:
     """Whether what is seen in some texts is missing in the first ones, or the last, for longer than by chance: the
-    provider did not keep it there."""
+    provider did not keep it there. What a model writes at one edge alone may come with the questions of a part."""
+    if not any(texts):
+        return False
     without = texts.index(True), texts[::-1].index(True)
     return any((1 - sum(texts) / (len(texts) - run)) ** run < _BY_CHANCE for run in without)
 

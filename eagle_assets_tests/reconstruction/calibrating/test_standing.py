@@ -85,6 +85,16 @@ def test_white_space_that_is_seen_in_a_part_of_the_file_is_kept_in_no_other(trim
     assert "content_end" in of_model(calibrate(kept)).kept
 
 
+def test_white_space_that_comes_with_the_questions_of_a_part_is_kept() -> None:
+    """Contents end with line breaks in the last part alone, reasonings with some all along: nothing changed."""
+    truths = [
+        Truth(output_of("So it is." + "\n" * (n % 9 == 0), f"It is {n}." + "\n" * (n > 90)), THINKING)
+        for n in range(120)
+    ]
+    served = [replace(e, order=float(place)) for place, e in enumerate(exchanges(truths, VERBATIM))]
+    assert of_model(calibrate(served)).kept >= {"reasoning_end", "content_end"}
+
+
 def test_what_a_provider_keeps_since_it_changed_says_nothing_of_what_came_before() -> None:
     truths = [Truth(output_of("Oi! So it is.", f"It is {n}." + "\n" * (n % 6 == 0)), THINKING) for n in range(200)]
     trimmed = exchanges(truths[:182], replace(VERBATIM, content_strip="both"))
