@@ -93,35 +93,14 @@ def stripped_as(place: Place) -> Place:
 def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
     """Places at which white space was seen that the server did not put there (two texts at least).
 
-    None for a provider that `serves_in_two_ways`, nor at the starts of texts, or the ends, where all that was seen
-    there came in a part of the members in their order.
+    None for a provider that `serves_in_two_ways`.
     """
     seen: dict[Place, int] = defaultdict(int)
-    sides: dict[bool, list[bool]] = {True: [], False: []}
     for observation in members:
-        shown: dict[bool, list[bool]] = {True: [], False: []}
         for edge, view in observation.edges.items():
-            shows = len(written_at(edge, view, best)) > 0
-            seen[stripped_as(edge)] += shows
-            shown[_starts(edge)].append(shows)
-        for side, found in shown.items():
-            sides[side] += [any(found)] if found else []
-    changed = {side for side, texts in sides.items() if _begins_or_ends(texts)}
-    kept = frozenset(place for place, times in seen.items() if times >= 2 and _starts(place) not in changed)
+            seen[stripped_as(edge)] += len(written_at(edge, view, best)) > 0
+    kept = frozenset(edge for edge, times in seen.items() if times >= 2)
     return frozenset() if serves_in_two_ways(members, best, kept) else kept
-
-
-def _starts(place: Place) -> bool:
-    return place.endswith("_start")
-
-
-def _begins_or_ends(texts: Sequence[bool]) -> bool:
-    """Whether what is seen in some texts is missing in the first ones, or the last, for longer than by chance: the
-    provider did not keep it there. What a model writes at one edge alone may come with the questions of a part."""
-    if not any(texts):
-        return False
-    without = texts.index(True), texts[::-1].index(True)
-    return any((1 - sum(texts) / (len(texts) - run)) ** run < _BY_CHANCE for run in without)
 
 
 def serves_in_two_ways(members: Sequence[Observation], best: Hypothesis, seen: Container[Place]) -> bool:
@@ -137,7 +116,6 @@ def serves_in_two_ways(members: Sequence[Observation], best: Hypothesis, seen: C
 
 
 _SURE = 3.0  # standard deviations
-_BY_CHANCE = 1e-4
 
 
 class _Missed:

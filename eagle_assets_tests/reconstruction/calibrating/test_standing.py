@@ -70,21 +70,6 @@ def test_a_count_that_closes_under_a_rival_alone_is_no_proof() -> None:
     assert not wrongly_trusted(truths, served)
 
 
-@pytest.mark.parametrize("trims_first", [True, False])
-def test_white_space_that_is_seen_in_a_part_of_the_file_is_kept_in_no_other(trims_first: bool) -> None:
-    """Where a provider begins or stops to take white space away, counts need not show it: a full stop is one token with
-    its line break or without."""
-    truths = [Truth(output_of("So it is.", f"It is {n}." + "\n" * (n % 3 == 0)), THINKING) for n in range(120)]
-    trimming = replace(VERBATIM, content_strip="both")
-    halves = (trimming, VERBATIM) if trims_first else (VERBATIM, trimming)
-    served = [e for half, own in zip(halves, (truths[:60], truths[60:]), strict=True) for e in exchanges(own, half)]
-    served = [replace(exchange, order=float(place)) for place, exchange in enumerate(served)]
-    assert "content_end" not in of_model(calibrate(served)).kept
-    assert not wrongly_trusted(truths, served)
-    kept = [replace(e, order=float(place)) for place, e in enumerate(exchanges(truths, VERBATIM))]
-    assert "content_end" in of_model(calibrate(kept)).kept
-
-
 def test_white_space_that_comes_with_the_questions_of_a_part_is_kept() -> None:
     """Contents end with line breaks in the last part alone, reasonings with some all along: nothing changed."""
     truths = [
