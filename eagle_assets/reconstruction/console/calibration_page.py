@@ -22,6 +22,7 @@ from eagle_assets.reconstruction.console.explain import (
     open_points,
     standings,
 )
+from eagle_assets.reconstruction.console.habits_in_words import habits_in_words
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import at_start, edges, without_blank
 from eagle_assets.reconstruction.places import LOSABLE, Place
@@ -71,6 +72,7 @@ def explanation_page(explanation: GroupExplanation, seen: SeenAt) -> RenderableT
         parts.append(Text(f"sent to the letter by the model of {' or '.join(group.servers)}", "green"))
     if explanation.drift is not None:
         parts.append(Text(drift_in_words(explanation.drift), "yellow"))
+    parts += [Text(f"  {sentence}") for sentence in habits_in_words(group)]
     parts += [Text(f"  the target model: {sentence}", "green") for sentence in decisions_in_words(explanation.decided)]
     parts += [_rival(rival, seen) for rival in explanation.rivals]
     parts.append(_residual(explanation))
@@ -98,6 +100,7 @@ def row_of(explanation: GroupExplanation, explained: bool, seen: SeenAt) -> dict
         "drift": None if explanation.drift is None else _drift(explanation.drift),
     }
     if explained:
+        row["habits"] = list(habits_in_words(group))
         row["decided_by_the_target"] = list(decisions_in_words(explanation.decided))
         row["rivals"] = [
             {
