@@ -6,22 +6,18 @@ behind keep-alive blanks or an event stream, whole or cut, with an error anywher
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from eagle_assets.openrouter.alike import Alike, alike
 from eagle_assets.openrouter.deltas import Deltas
 from eagle_assets.openrouter.event_stream import data_of, looks_like_event_stream, parts
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.tolerant_json import parse_json
 
 _MOST_KNOWN = 4  # kinds of events of a stream that are alike: one for each field, as a rule
-
-_decode_json = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +117,6 @@ def as_ids(value: object) -> tuple[int, ...] | None:
     if isinstance(value, list) and value and all(type(i) is int for i in value):
         return tuple(value)
     return None
-
-
-def parse_json(data: bytes | str) -> Any:
-    """JSON as servers send it: control characters and lone surrogates inside strings are let through.
-
-    Raises ValueError for what is no JSON, or nested deeper than can be read.
-    """
-    try:
-        return _decode_json(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
-        try:
-            return json.loads(text, strict=False)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
 
 
 def read_response(exchange: Exchange) -> Response:

@@ -29,7 +29,8 @@ import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
-from eagle_assets.openrouter.wire import Response, parse_json, read_response
+from eagle_assets.openrouter.tolerant_json import parse_json
+from eagle_assets.openrouter.wire import Response, read_response
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchange_of_line
