@@ -35,6 +35,7 @@ class Settings(BaseSettings):
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))  # minute, hour, day, month, weekday
 _ONE_TIME = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?|[a-zA-Z]{3}(?:-[a-zA-Z]{3})?")
+_SHORTHANDS = {"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
 
 
 def _are_within(times: str, least_and_most: tuple[int, int]) -> bool:
@@ -80,8 +81,10 @@ class OpenRouterDataset(Frozen):
 
     @field_validator("cron")
     @classmethod
-    def _is_five_fields(cls, cron: str | None) -> str | None:
-        fields = (cron or "* * * * *").split()
+    def _is_a_time(cls, cron: str | None) -> str | None:
+        if cron is None or cron in _SHORTHANDS:
+            return cron
+        fields = cron.split()
         if len(fields) != 5 or not all(map(_are_within, fields, _RANGES)):
             raise ValueError(f"{cron!r} is no time: minute, hour, day, month and weekday are wanted, as in '0 3 * * *'")
         return cron

@@ -43,7 +43,7 @@ def test_mistakes_are_named_with_what_is_meant(tmp_path: Path, text: str, compla
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "*/10 0-5,22 1 jan-mar mon", "5 4-20/2 31 12 7"])
+@pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "*/10 0-5,22 1 jan-mar mon", "5 4-20/2 31 12 7", "@daily"])
 def test_times_of_a_schedule(tmp_path: Path, cron: str) -> None:
     path = tmp_path / "datasets.yaml"
     path.write_text(BOUGHT % f', cron: "{cron}"')
