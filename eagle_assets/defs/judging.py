@@ -22,17 +22,17 @@ from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.reconstruction.parts.findings import BoughtFinder, Finder, LocalFinder, found_by, read_findings
 from eagle_assets.reconstruction.parts.observations import calibrate_parts
 from eagle_assets.reconstruction.parts.weights import PartWeights
-from eagle_assets.reconstruction.sequence_checks import Examination, examined_again
+from eagle_assets.reconstruction.sequence_checks import Examination, examined_again, examined_before
 from eagle_assets.reconstruction.workers import on_threads
-from eagle_assets.report.figures import COLUMNS, Figures
+from eagle_assets.report.figures import SUMMED, Figures
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.training.shard_parts import digest_for_shards
 
 OBSERVATIONS = "observations"  # what is kept of each part of raw_responses
 
 _IDS = ["prompt_ids", "output_ids"]
-_EXAMINED = ["exchange_id", "tokens", "text_agrees", "count_gap"]
-_WRITTEN = ["exchange_id", *(name for name in COLUMNS if name != "output_ids")]
+_WRITTEN = ["exchange_id", "provider", "verdict", "evidence"]
+_FOUND = ["exchange_id", "text_agrees", "count_gap", *SUMMED.names]
 
 
 def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
@@ -52,7 +52,7 @@ def calibration_with(project: Project, decided: Arbitrations) -> Calibration:
 
 
 def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[Examination, Figures]:
-    """Write the parts that are not there yet, keep the others, and read all of them back."""
+    """Write the parts that are not there yet, and read them back; keep the others, which are as they were examined."""
     examination, figures = Examination(), Figures()
     fresh = []
     for part in weighed:
@@ -60,28 +60,29 @@ def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tupl
             version.tell(part.name, part.recipe)  # its place among the files
             fresh.append(part.name)
 
-    def written(part: PartWeights) -> tuple[pa.Table, pa.Table, bool]:
-        return _write(version, part) if part.name in fresh else _kept(version, part)
+    def written(part: PartWeights) -> tuple[pa.Table, pa.Table]:
+        return _write(version, part) if part.name in fresh else _kept(part)
 
-    for sequences, found, as_found in on_threads(written, weighed):
-        figures.add(sequences, found["tokens"])
-        examination.add(examined_again(sequences, found, as_found))
+    for examined, found in on_threads(written, weighed):
+        figures.add(found.set_column(found.column_names.index("verdict"), "verdict", examined["verdict"]))
+        examination.add(examined)
     return examination, figures
 
 
-def _write(version: NewVersion, part: PartWeights) -> tuple[pa.Table, pa.Table, bool]:
-    """Write a part; gives of what was written all but the ids, what was found when they were examined, and whether it
-    holds the ids that were found."""
+def _write(version: NewVersion, part: PartWeights) -> tuple[pa.Table, pa.Table]:
+    """Write a part; gives rows of EXAMINED, of what was written, and of _FOUND."""
     found = read_findings(part.part)
     version.write_batches(part.name, TOKEN_SEQUENCES, part.sequences(found).to_batches(ROWS_PER_BATCH))
     written = pa.Table.from_batches(version.batches(part.name), TOKEN_SEQUENCES)
     version.tell(part.name, part.recipe, passes_on=digest_for_shards(written.to_batches()))
     as_found = written.select(_IDS).equals(found.select(_IDS))
-    return written.select(_WRITTEN), found.select(_EXAMINED), as_found
+    return examined_again(written.select(_WRITTEN), found, as_found), found.select(_FOUND)
 
 
-def _kept(version: NewVersion, part: PartWeights) -> tuple[pa.Table, pa.Table, bool]:
-    return pa.Table.from_batches(version.batches(part.name, _WRITTEN)), read_findings(part.part, _EXAMINED), True
+def _kept(part: PartWeights) -> tuple[pa.Table, pa.Table]:
+    """The same for a part that is as it was written."""
+    found = read_findings(part.part, _FOUND)
+    return examined_before(found, part.verdicts(found["verdict"]), part.errors(found["verdict"])), found
 
 
 def tried_blind(project: Project, name: str, version: NewVersion, total: int) -> BlindReport:

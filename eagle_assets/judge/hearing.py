@@ -76,10 +76,8 @@ class _Lifted:
             and msgspec.json.decode(group, type=GroupKey)[1:] in decided
             and (becomes == "exact" if weight is None else weight.cause is None and weight.error <= limit)
         ]
-        own = tuple(weights.weights[place] for place in places)
-        return cls(
-            np.array(places, dtype=np.int64), replace(weights, weights=own, held=np.zeros(len(places), np.bool_))
-        )
+        taken = np.array(places, dtype=np.int64)
+        return cls(taken, weights.taken(taken))
 
     @property
     def recipe(self) -> tuple[list[int], str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -91,6 +92,19 @@ def examined_again(sequences: pa.Table, found: pa.Table, as_found: bool) -> pa.T
         "text_agrees": pc.and_(found["text_agrees"], as_found),
         "count_gap": found["count_gap"],
         "error": [stated_error(evidence) if verdict == "consistent" else 0.0 for verdict, evidence in stated],
+    }
+    return pa.table(columns, EXAMINED)
+
+
+def examined_before(found: pa.Table, verdicts: pa.ChunkedArray, errors: npt.NDArray[np.float64]) -> pa.Table:
+    """Rows of EXAMINED of a file that is as it was when it was written and examined, from what was found then and what
+    became of it; `errors` are NaN for rows that are not `consistent`."""
+    columns = {
+        **{name: found[name] for name in ("exchange_id", "provider")},
+        "verdict": verdicts,
+        "tokens": pc.fill_null(found["tokens"], 0),
+        **{name: found[name] for name in ("text_agrees", "count_gap")},
+        "error": np.where(pc.equal(verdicts, "consistent").to_numpy(zero_copy_only=False), errors, 0.0),
     }
     return pa.table(columns, EXAMINED)
 

@@ -30,9 +30,11 @@ FOUND_SEQUENCES = pa.schema(
         ("tokens", pa.int32()),  # the number of output_ids
         ("text_agrees", pa.bool_()),  # of those that would be trusted: whether they give what was received
         ("count_gap", pa.int32()),
+        ("gap", pa.int32()),  # what the convention leaves of the count, and that
+        ("convention", pa.string()),
     ]
 )
-"""TOKEN_SEQUENCES before they are weighed and examined, with what both need; rows of it come without the last three."""
+"""TOKEN_SEQUENCES before they are weighed and examined, with what both need; rows of it come without the last five."""
 
 UNSTATED_ERROR = 1.0
 
@@ -41,7 +43,13 @@ class _Stated(msgspec.Struct):
     residual_error: float = UNSTATED_ERROR
 
 
+class _Explained(msgspec.Struct):
+    count_difference: int | msgspec.UnsetType | None = msgspec.UNSET
+    convention: str | None = None
+
+
 _STATED = msgspec.json.Decoder(_Stated)
+_EXPLAINED = msgspec.json.Decoder(_Explained)
 
 
 def calibrate_rows(rows: Iterable[dict[str, Any]]) -> Calibration:
@@ -73,6 +81,16 @@ def found_rows(rows: Iterable[dict[str, Any]], calibration: Calibration) -> Iter
             "exposure": None if exposure is None else msgspec.json.encode(exposure).decode(),
         }
         yield said, reading
+
+
+def gaps_and_conventions(rows: pa.RecordBatch | pa.Table) -> tuple[pa.Array, pa.Array]:
+    """What is left of each count under the convention that a row of TOKEN_SEQUENCES was read by, and its name."""
+    gaps, conventions = list[int | None](), list[str | None]()
+    for text, difference in zip(rows["evidence"].to_pylist(), rows["count_difference"].to_pylist(), strict=True):
+        said = _EXPLAINED.decode(text) if text else _Explained()
+        gaps.append(difference if said.count_difference is msgspec.UNSET else said.count_difference)
+        conventions.append(said.convention)
+    return pa.array(gaps, pa.int32()), pa.array(conventions, pa.string())
 
 
 def group_name(key: GroupKey) -> str:

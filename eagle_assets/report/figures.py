@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eagle_assets.reconstruction.sequences import gaps_and_conventions
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.report.pictures import CountDifferences
 
 # Of TOKEN_SEQUENCES; all that `Figures` looks at.
 COLUMNS = ("provider", "verdict", "evidence", "count_difference", "canonical", "cost_usd", "output_ids")
+SUMMED = pa.schema(
+    [
+        ("provider", pa.string()),
+        ("verdict", pa.string()),
+        ("canonical", pa.bool_()),
+        ("cost_usd", pa.float64()),
+        ("tokens", pa.int32()),  # the number of output_ids
+        ("gap", pa.int32()),  # what the convention leaves of the count, and that
+        ("convention", pa.string()),
+    ]
+)
+"""Of rows of TOKEN_SEQUENCES, what is summed."""
 MILLION = 1_000_000
 
 _IN_SHORT = {
@@ -24,14 +37,6 @@ _IN_SHORT = {
     "contradicted": "something disproves every reading",
     "unusable": "an error, cut off, or empty",
 }
-
-
-class _Evidence(msgspec.Struct):
-    count_difference: int | msgspec.UnsetType | None = msgspec.UNSET
-    convention: str | None = None
-
-
-_EVIDENCE = msgspec.json.Decoder(_Evidence)
 
 
 @dataclass
@@ -52,30 +57,29 @@ class Figures:
         """Of batches of TOKEN_SEQUENCES with COLUMNS."""
         figures = cls()
         for batch in batches:
-            figures.add(batch, pc.list_value_length(batch["output_ids"]))
+            figures.add(summed(batch))
         return figures
 
-    def add(self, rows: pa.RecordBatch | pa.Table, lengths: pa.Array | pa.ChunkedArray) -> None:
-        """Take rows with COLUMNS into the sums, of whose `output_ids` only the numbers are needed."""
-        for name, verdict, text, difference, canonical, cost, tokens in zip(
-            *(rows[column].to_pylist() for column in COLUMNS if column != "output_ids"),
-            lengths.to_pylist(),
-            strict=True,
-        ):
-            provider = name or "not named"
-            self.verdicts[provider][verdict] += 1
-            self.cost_usd += cost or 0.0
-            if tokens is not None:
-                self.tokens[verdict] += tokens
-                self.lengths.append(tokens)
-                self.bought_tokens += tokens if verdict in TRUSTED and cost else 0
-            if canonical is not None:
-                self.canonical[canonical] += 1
-            evidence = _EVIDENCE.decode(text) if text else _Evidence()
-            gap = difference if evidence.count_difference is msgspec.UNSET else evidence.count_difference
-            if gap is not None:
-                self.gaps[provider][gap] += 1
-                self.conventions[provider][evidence.convention or "the server gives the ids"] += 1
+    def add(self, rows: pa.Table) -> None:
+        """Take rows of SUMMED into the sums."""
+        rows = rows.select(SUMMED.names).set_column(0, "provider", _named(rows["provider"], "not named"))
+        with_ids, with_count = rows.filter(pc.is_valid(rows["tokens"])), rows.filter(pc.is_valid(rows["gap"]))
+        for provider, verdict, times in _counted(rows, "provider", "verdict"):
+            self.verdicts[provider][verdict] += times
+        for verdict, tokens in _grouped(with_ids, ["verdict"], [("tokens", "sum")]):
+            self.tokens[verdict] += tokens
+        self.lengths += with_ids["tokens"].to_pylist()
+        self.cost_usd += pc.sum(rows["cost_usd"], min_count=0).as_py()
+        cost_something = pc.fill_null(pc.not_equal(with_ids["cost_usd"], 0), False)
+        is_trusted = pc.is_in(with_ids["verdict"], pa.array(sorted(TRUSTED)))
+        bought = with_ids.filter(pc.and_(is_trusted, cost_something))
+        self.bought_tokens += pc.sum(bought["tokens"], min_count=0).as_py()
+        for canonical, times in _counted(rows.filter(pc.is_valid(rows["canonical"])), "canonical"):
+            self.canonical[canonical] += times
+        for provider, gap, times in _counted(with_count, "provider", "gap"):
+            self.gaps[provider][gap] += times
+        for provider, convention, times in _counted(with_count, "provider", "convention"):
+            self.conventions[provider][convention or "the server gives the ids"] += times
 
     @property
     def by_verdict(self) -> Counter[str]:
@@ -119,3 +123,26 @@ class Figures:
             f"| **{v}** | {counts[v]:,} | {self.tokens[v]:,} | {'yes' if v in TRUSTED else 'no'} |" for v in VERDICTS
         ]
         return "\n".join([*lines, "", *(f"- **{verdict}**: {_IN_SHORT[verdict]}" for verdict in VERDICTS)])
+
+
+def summed(rows: pa.RecordBatch) -> pa.Table:
+    """Rows of SUMMED, from rows with COLUMNS."""
+    told = [rows[name] for name in ("provider", "verdict", "canonical", "cost_usd")]
+    columns = [*told, pc.list_value_length(rows["output_ids"]), *gaps_and_conventions(rows)]
+    return pa.table([column.cast(field.type) for column, field in zip(columns, SUMMED, strict=True)], SUMMED)
+
+
+def _named(names: pa.ChunkedArray, unnamed: str) -> pa.ChunkedArray:
+    return pc.if_else(pc.equal(pc.fill_null(names, ""), ""), unnamed, names)
+
+
+def _counted(rows: pa.Table, *columns: str) -> Iterator[Sequence[Any]]:
+    """Each combination of values, in the order in which they come, and the number of rows that have it."""
+    return _grouped(rows, columns, [([], "count_all")])
+
+
+def _grouped(rows: pa.Table, columns: Sequence[str], sums: Sequence[tuple[Any, str]]) -> Iterator[Sequence[Any]]:
+    grouped = rows.group_by(list(columns), use_threads=False).aggregate(list(sums))
+    found = [grouped[name].to_pylist() for name in columns]
+    added = [grouped[name].to_pylist() for name in grouped.column_names if name not in columns]
+    return zip(*found, *added, strict=True)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_assets.report import glances, pictures
-from eagle_assets.report.figures import Figures
+from eagle_assets.report.figures import Figures, summed
 from eagle_assets.report.svg import as_markdown
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -111,8 +111,8 @@ def test_figures_are_sums_of_the_rows() -> None:
     assert figures.trusted_tokens == 8
     assert figures.trusted_share == 0.5
     assert figures.usd_per_million_trusted == 1e6 / 8
-    local = {**row("local", "exact", None, 0.0), "count_difference": 1}
-    figures.add(pa.Table.from_pylist([local]), pa.array([100]))
+    local = row("local", "exact", [1] * 100, 0.0)
+    figures.add(summed(pa.RecordBatch.from_pylist([local])))
     assert figures.usd_per_million_trusted == 1e6 / 8
     assert [(d.provider, d.convention, dict(d.answers)) for d in figures.differences()] == [
         ("A", "the server gives the ids", {1: 1}),

@@ -45,15 +45,19 @@ from eagle_assets.reconstruction.places import IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.serving.convention import Edge
 
+_ENOUGH_TO_MEASURE = 128
+"""Members of which half are enough to measure rates on: what they cannot exclude is below one in a hundred."""
+
 _ENOUGH_FOR_A_HABIT = 5  # responses at whose edges blanks that always stand are no accident
 
 
 def settled(members: Sequence[Observation]) -> Sequence[Observation]:
-    """The first members, as many as four binary digits can say: what rates are measured on.
+    """The first members, as many as four binary digits can say, or one where that is enough.
 
-    So they stand still while little comes, and what was weighed by them need not be weighed again.
+    Rates are measured on them, and stand still while little comes: what was weighed by them is not written again.
     """
-    step = 1 << max(0, len(members).bit_length() - 4)
+    digits = 1 if len(members) >= _ENOUGH_TO_MEASURE else 4
+    step = 1 << max(0, len(members).bit_length() - digits)
     return members[: len(members) - len(members) % step]
 
 

@@ -31,7 +31,7 @@ from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.reconstruction.roundtrip import Roundtrip
 from eagle_assets.reconstruction.sequence_checks import examine_bought, examine_local
-from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows
+from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows, gaps_and_conventions
 from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
 from eagle_assets.targets.kimi import target_named
 
@@ -198,7 +198,8 @@ def _examined(batch: Sequence[tuple[dict[str, Any], Any]], finder: Finder) -> pa
     agrees = pa.array([e.text_agrees for e in examined], pa.bool_())
     gaps = pa.array([e.count_gap for e in examined], pa.int32())
     tokens = pc.list_value_length(found["output_ids"])
-    return pa.RecordBatch.from_arrays([*found.columns[:-3], tokens, agrees, gaps], schema=FOUND_SEQUENCES)
+    added = [tokens, agrees, gaps, *gaps_and_conventions(found)]
+    return pa.RecordBatch.from_arrays([*found.columns[: -len(added)], *added], schema=FOUND_SEQUENCES)
 
 
 def _rows(path: Path, rows: np.ndarray) -> Iterator[dict[str, Any]]:
