@@ -15,7 +15,7 @@ sooner for a caller who stands deep in it: a text nested nearly so far would be 
 _decode = msgspec.json.Decoder().decode
 
 
-def parse_json(data: bytes | str) -> Any:
+def parse_json(data: bytes) -> Any:
     """The value that a text holds; control characters and lone surrogates inside strings are let through.
 
     Raises ValueError for what is no JSON, or nested deeper than MOST_NESTED.
@@ -24,27 +24,27 @@ def parse_json(data: bytes | str) -> Any:
         value = _parsed(data)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    opened = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
-    if opened > MOST_NESTED and _is_nested_deeper(value, MOST_NESTED):
+    if len(data) > 2 * MOST_NESTED and _is_nested_deeper(value, MOST_NESTED):
         raise ValueError("nested too deeply")
     return value
 
 
-def _parsed(data: bytes | str) -> Any:
+def _parsed(data: bytes) -> Any:
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data, strict=False)
+        return json.loads(data.decode("utf-8", "surrogateescape"), strict=False)
 
 
 def _is_nested_deeper(value: object, levels: int) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
         level = [
             inner
             for outer in level
-            if isinstance(outer, dict | list)
             for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
+            if isinstance(inner, (dict, list))
         ]
-    return any(isinstance(value, dict | list) for value in level)
+        if not level:
+            return False
+    return True
