@@ -12,6 +12,8 @@ MOST_NESTED = 400
 """Levels of lists and objects in one another up to which JSON is read. Python gives up where its stack ends, which is
 sooner for a caller who stands deep in it: a text nested nearly so far would be read once and not the next time."""
 
+_NESTING = (dict, list)
+
 _decode = msgspec.json.Decoder().decode
 
 
@@ -37,13 +39,13 @@ def _parsed(data: bytes) -> Any:
 
 
 def _is_nested_deeper(value: object, levels: int) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
+    level: list[Any] = [value] if type(value) in _NESTING else []
     for _ in range(levels):
         level = [
             inner
             for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list))
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) in _NESTING
         ]
         if not level:
             return False

@@ -122,7 +122,7 @@ class Vocabulary:
         return {piece: i for i, piece in enumerate(self.token_bytes)}
 
     def _holds_marker_text(self, text: str) -> bool:
-        return any(pattern.search(text) for pattern in self._marker_patterns)
+        return any(first in text and pattern.search(text) for first, pattern in self._marker_patterns.items())
 
     def without_marker_text(self, text: str) -> str:
         """The text without what looks like a marker in it."""
@@ -200,16 +200,16 @@ class _BytesOfId(dict[int, bytes]):
         return found
 
 
-def _found_fast(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """Patterns of which one is found where any of these texts is. Each begins with one character, which a search jumps
-    to, and tells the texts apart by the second before it tries any of them."""
+def _found_fast(texts: Iterable[str]) -> dict[str, re.Pattern[str]]:
+    """Patterns of which one is found where any of these texts is, by the character with which each begins. It tells the
+    texts apart by the second before it tries any of them."""
     rests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for text in texts:
         rests[text[:1]][text[1:2]].append(text[2:])
-    return tuple(
-        re.compile(f"{re.escape(first)}(?:{'|'.join(starmap(_continued, seconds.items()))})")
+    return {
+        first: re.compile(f"{re.escape(first)}(?:{'|'.join(starmap(_continued, seconds.items()))})")
         for first, seconds in rests.items()
-    )
+    }
 
 
 def _continued(second: str, rests: Sequence[str]) -> str:

@@ -152,14 +152,19 @@ def is_unusual(output: Output[str], situation: Situation, best: Hypothesis) -> b
     """Whether a text of an output as shown begins or ends with more than blanks or a line break or two of the
     model's."""
     return any(
-        _UNUSUAL.search(_written(edge, white_at(edge, text), possible, best))
+        _is_unusual(edge, white, possible, best)
         for edge, text, possible in edges(output, situation)
+        if (white := white_at(edge, text))
     )
 
 
 def _is_observed_unusual(observation: Observation, best: Hypothesis) -> bool:
     views = observation.edges.items()
-    return any(_UNUSUAL.search(_written(edge, view.white, view.can_hold_blank, best)) for edge, view in views)
+    return any(_is_unusual(edge, view.white, view.can_hold_blank, best) for edge, view in views if view.white)
+
+
+def _is_unusual(place: Place, white: str, can_hold_blank: bool, best: Hypothesis) -> bool:
+    return _UNUSUAL.search(_written(place, white, can_hold_blank, best)) is not None
 
 
 def losses(members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> dict[Place, Rates]:

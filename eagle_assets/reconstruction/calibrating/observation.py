@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -17,7 +17,7 @@ from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
 from eagle_assets.reconstruction.evidence.layouts import Layout
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids, off_the_path
-from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges, has_blank
+from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges
 from eagle_assets.reconstruction.places import LOSABLE, PLACES, IndexRisk, Place, index_risk
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
@@ -156,25 +156,25 @@ def edge_views(reading: Reading, layout: Layout, wanted: Container[Place] = PLAC
 
 
 def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabulary) -> EdgeView:
-    near = text[:_CONTEXT_AT_START] if at_start(edge) else text[-_CONTEXT_AT_END:]
-    without, with_lost = _changes(vocabulary, at_start(edge), encodable(near))
-    return EdgeView(
-        can_hold_blank=can_hold_blank,
-        white=white_at(edge, text),
-        without_blank=without if has_blank(edge, text) else None,
-        with_lost=with_lost,
-        outermost=text[0] if at_start(edge) else text[-1],
-    )
+    starts = at_start(edge)
+    near = text[:_CONTEXT_AT_START] if starts else text[-_CONTEXT_AT_END:]
+    view = _view_near(vocabulary, starts, near, can_hold_blank)
+    return replace(view, white=white_at(edge, text)) if near.isspace() and len(near) < len(text) else view
 
 
 def _view_blank(content: str, vocabulary: Vocabulary) -> EdgeView:
-    with_lost = () if content else _changes(vocabulary, True, "")[1]  # of white space that is there none is lost
+    # Of white space that is there none is lost.
+    with_lost = () if content else _view_near(vocabulary, True, "", False).with_lost
     return EdgeView(can_hold_blank=False, white=content, without_blank=None, with_lost=with_lost)
 
 
 def white_at(edge: Edge, text: str) -> str:
     """The white space at this end of a text; all of one that is nothing else."""
-    return text[: len(text) - len(text.lstrip())] if at_start(edge) else text[len(text.rstrip()) :]
+    return _white(at_start(edge), text)
+
+
+def _white(starts: bool, text: str) -> str:
+    return text[: len(text) - len(text.lstrip())] if starts else text[len(text.rstrip()) :]
 
 
 def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:
@@ -187,13 +187,22 @@ def _together(one: EdgeView, other: EdgeView, sometimes: bool) -> EdgeView:
     )
 
 
-@lru_cache(maxsize=1 << 16)
-def _changes(vocabulary: Vocabulary, starts: bool, near: str) -> tuple[int, tuple[int, ...]]:
-    """Change of the number of tokens with a blank less at this end of a text, and with each LOSABLE more."""
-    count = len(vocabulary.encode(near))
+@lru_cache(maxsize=1 << 15)
+def _view_near(vocabulary: Vocabulary, starts: bool, near: str, can_hold_blank: bool) -> EdgeView:
+    """The edge at the start, or the end, of a text that is `near` there."""
     shorter = near.removeprefix(" ") if starts else near.removesuffix(" ")
-    longer = [lost + near if starts else near + lost for lost in LOSABLE]
-    return len(vocabulary.encode(shorter)) - count, tuple(len(vocabulary.encode(text)) - count for text in longer)
+    count = _count(vocabulary, near)
+    return EdgeView(
+        can_hold_blank=can_hold_blank,
+        white=_white(starts, near),
+        without_blank=_count(vocabulary, shorter) - count if shorter != near else None,
+        with_lost=tuple(_count(vocabulary, lost + near if starts else near + lost) - count for lost in LOSABLE),
+        outermost=near[:1] if starts else near[-1:],
+    )
+
+
+def _count(vocabulary: Vocabulary, text: str) -> int:
+    return len(vocabulary.encode(encodable(text)))
 
 
 def shows_both(output: Output[str]) -> bool:
