@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import overload
 
 import numpy as np
 import numpy.typing as npt
-
-_WRITTEN = 263  # thousands of ids that are known as text: more than any vocabulary here has
+import orjson
 
 
 def pack(ids: Iterable[int]) -> bytes:
@@ -36,8 +34,7 @@ class PackedIds(Sequence[int]):
 
     def written(self) -> bytes:
         """The ids as JSON."""
-        texts = _ids_as_text()[np.frombuffer(self.packed, dtype="<u4")].tobytes()
-        return b"[%b]" % texts.translate(None, b"\0")[1:]
+        return orjson.dumps(np.frombuffer(self.packed, dtype="<u4"), option=orjson.OPT_SERIALIZE_NUMPY)
 
     def __len__(self) -> int:
         return len(self.packed) // 4
@@ -64,15 +61,3 @@ class PackedIds(Sequence[int]):
 
     def __repr__(self) -> str:
         return repr(self.tolist())
-
-
-@cache
-def _ids_as_text() -> npt.NDArray[np.uint64]:
-    """For each id a comma and its digits, as the bytes of a number, zeros behind them."""
-    first = [int.from_bytes(b",%d" % i, "little") for i in range(1000)]
-    last_digits = np.array([int.from_bytes(b"%03d" % i, "little") for i in range(1000)], dtype="<u8")
-    rows = [np.array(first, dtype="<u8")]
-    for thousands in range(1, _WRITTEN):
-        before = b",%d" % thousands
-        rows.append(np.uint64(int.from_bytes(before, "little")) | last_digits << np.uint64(8 * len(before)))
-    return np.concatenate(rows)
