@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import chain
 
 import pyarrow as pa
 
@@ -15,9 +16,12 @@ from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import ROWS_PER_BATCH, NewVersion
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
-from eagle_assets.reconstruction.own.blind import BlindReport, kept_blind_error
+from eagle_assets.reconstruction.calibrating.observation import Observation
+from eagle_assets.reconstruction.own.as_generated import as_generated
+from eagle_assets.reconstruction.own.blind import BlindReport, blind_error
 from eagle_assets.reconstruction.own.departures import Departures, departures
-from eagle_assets.reconstruction.own.known_outputs import known_outputs, rows_to_try
+from eagle_assets.reconstruction.own.kept import kept
+from eagle_assets.reconstruction.own.known_outputs import KnownOutput, known_outputs, rows_to_try
 from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.reconstruction.parts.findings import BoughtFinder, Finder, LocalFinder, found_by, read_findings
 from eagle_assets.reconstruction.parts.observations import calibrate_parts
@@ -41,14 +45,17 @@ def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
     if is_own:
         return LocalFinder(target), "nothing: the ids are given"
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
-    calibration = _calibration(project.home, tuple(published.as_input for published in bought))
-    return BoughtFinder(target, calibration), ", ".join(str(published.audit.dataset) for published in bought)
+    calibration = _calibration(project.home, tuple(published.as_input for published in bought), _own(project))
+    learnt_from = ", ".join(str(published.audit.dataset) for published in bought)
+    own = ", ".join(str(dataset.dataset) for dataset in _own(project)[0])
+    return BoughtFinder(target, calibration), learnt_from + (f"; the model's habits also on {own}" if own else "")
 
 
 def calibration_with(project: Project, decided: Arbitrations) -> Calibration:
     """What is learnt from all that was bought, and from what the target model decided."""
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
-    return calibrate_parts(_parts(project.home, [published.as_input for published in bought]), decided)
+    parts = _parts(project.home, [published.as_input for published in bought])
+    return calibrate_parts(parts, decided, _as_generated(project.home, *_own(project)))
 
 
 def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[Examination, Figures]:
@@ -88,20 +95,32 @@ def _kept(part: PartWeights) -> tuple[pa.Table, pa.Table]:
 def tried_blind(project: Project, name: str, version: NewVersion, total: int) -> BlindReport:
     """The inverse tried on the team's own outputs, as they stand in a version that is being made."""
     rows = rows_to_try(version.batches(columns=["verdict", "prompt_ids", "output_ids"]), total)
-    target = target_named(project.configuration.target)
-    return kept_blind_error(known_outputs(rows), target, project.home.kept("blind", name), found_by())
+    outputs, target = known_outputs(rows), target_named(project.configuration.target)
+    return kept(
+        partial(blind_error, outputs, target), BlindReport, outputs, project.home.kept("blind", name), found_by()
+    )
 
 
 def departures_of(project: Project) -> Departures:
     """How often the model left the canonical path in the local datasets that are there."""
+    datasets, target = _own(project)
+    outputs = (_own_outputs(project.home, dataset, target) for dataset in datasets)
+    return departures(chain.from_iterable(outputs), target_named(target))
+
+
+_Own = tuple[tuple[Input, ...], str]
+"""The local datasets that are there, and the name of their target."""
+
+
+def _own(project: Project) -> _Own:
     own, _ = require_all(project.home, "raw_responses", project.configuration.own)
-    return _departures_in(project.home, tuple(published.as_input for published in own), project.configuration.target)
+    return tuple(published.as_input for published in own), project.configuration.target
 
 
 @lru_cache(maxsize=1)
-def _calibration(home: Home, learnt_from: tuple[Input, ...]) -> Calibration:
+def _calibration(home: Home, learnt_from: tuple[Input, ...], own: _Own) -> Calibration:
     """Kept, because the datasets of a run follow each other and learn from the same responses."""
-    return calibrate_parts(_parts(home, learnt_from))
+    return calibrate_parts(_parts(home, learnt_from), own=_as_generated(home, *own))
 
 
 def _parts(home: Home, learnt_from: Iterable[Input]) -> list[Part]:
@@ -113,10 +132,18 @@ def _parts(home: Home, learnt_from: Iterable[Input]) -> list[Part]:
     return parts
 
 
-@lru_cache(maxsize=1)
-def _departures_in(home: Home, datasets: tuple[Input, ...], target_name: str) -> Departures:
-    """Kept for the same reason."""
-    target = target_named(target_name)
-    versions = (require(home, version.stage, version.dataset) for version in datasets)
-    rows = (row for published in versions for row in rows_to_try(published.batches(), published.audit.rows))
-    return departures(known_outputs(sequence_row(row, target) for row in rows), target)
+def _as_generated(home: Home, datasets: tuple[Input, ...], target: str) -> Iterator[Observation]:
+    for dataset in datasets:
+        outputs = _own_outputs(home, dataset, target)
+        folder = home.kept("as_generated", str(dataset.dataset))
+        yield from kept(
+            partial(as_generated, outputs, target_named(target)), list[Observation], outputs, folder, found_by()
+        )
+
+
+@lru_cache(maxsize=8)
+def _own_outputs(home: Home, dataset: Input, target: str) -> list[KnownOutput]:
+    """Some outputs of a dataset; kept for the same reason."""
+    published = require(home, dataset.stage, dataset.dataset)
+    rows = rows_to_try(published.batches(), published.audit.rows)
+    return known_outputs(sequence_row(row, target_named(target)) for row in rows)

@@ -64,9 +64,10 @@ def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration,
         error = round(given_ids_error(calibration, group), 4)
         return Weight(error, "given_ids_may_be_encoded" if error > MAX_ERROR_OF_A_RESPONSE else None)
     errors = _errors(exposure, calibration, group, model, at_most=False)
-    error = round(_of_any(errors) + group.unmeasured_error(exposure.has_calls), 4)
+    error = _of_any(errors) + group.unmeasured_error(exposure.has_calls)
     if exposure.other_segmentation:
-        error = round(error + OTHER_SEGMENTATION_ERROR, 4)
+        error += OTHER_SEGMENTATION_ERROR
+    error = round(min(error, 1.0), 4)
     if counts_its_texts(calibration, group):
         return Weight(error, "count_may_be_of_the_text")
     at_most = _of_any(_errors(exposure, calibration, group, model, at_most=True))

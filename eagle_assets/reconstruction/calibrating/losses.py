@@ -187,26 +187,35 @@ def _as_at_the_worst(rates: Mapping[Place, Rates]) -> dict[Place, Rates]:
     return {place: Rates(worst(place, False), worst(place, True)) for place in rates}
 
 
-def written(groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Place]]]) -> dict[Place, Rates]:
-    """How often a model writes each LOSABLE at each place, over its groups, each with its convention and kept edges.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Responses of one model on which its own habits are measured: how their server serves, at which edges it keeps
+    white space, what its `reasoning_tokens` count besides the reasoning's own tokens (None: by no rule), and whether
+    calls keep the model's numbers."""
 
-    It is seen where a provider keeps it, and shows in the count where one takes it away.
-    """
+    members: Sequence[Observation]
+    convention: Hypothesis
+    kept: Container[Place]
+    reasoning_surplus: int | None
+    numbers_kept: bool
+
+
+def written(groups: Iterable[Measured]) -> dict[Place, Rates]:
+    """How often a model writes each LOSABLE at each place: it is seen where a server keeps it, and shows in the count
+    where one takes it away."""
     tally = _Tally()
-    for members, best, kept in groups:
-        tally.add(members, best, kept)
-        tally.add_seen(members, best, kept)
+    for group in groups:
+        tally.add(group.members, group.convention, group.kept)
+        tally.add_seen(group.members, group.convention, group.kept)
     return tally.rates()
 
 
-def departed(
-    groups: Iterable[tuple[Sequence[Observation], Hypothesis, Container[Place], int | None]],
-) -> Departed:
-    """What groups show of texts at whose ends they keep white space, each with its convention, the places where it does
-    and its `reasoning_surplus`."""
+def departed(groups: Iterable[Measured]) -> Departed:
+    """What groups show of texts at whose ends they keep white space."""
     found: dict[bool, list[bool]] = {True: [], False: []}
-    for members, best, kept, expected in groups:
-        for observation in members:
+    for group in groups:
+        best, kept, expected = group.convention, group.kept, group.reasoning_surplus
+        for observation in group.members:
             difference, surplus = best.difference(observation), best.reasoning_surplus(observation)
             if difference is None or _is_observed_unusual(observation, best):
                 continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 
@@ -29,9 +30,9 @@ from eagle_assets.reconstruction.calibrating.habits import (
 )
 from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
 from eagle_assets.reconstruction.calibrating.losses import (
-    Departed,
+    TEXT_PLACES,
+    Measured,
     Rate,
-    Rates,
     departed,
     kept_edges,
     losses,
@@ -41,7 +42,8 @@ from eagle_assets.reconstruction.calibrating.observation import Observation
 from eagle_assets.reconstruction.calibrating.standing import standing_conventions
 from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis, Survivor
-from eagle_assets.reconstruction.places import IndexRisk, Place
+from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED
+from eagle_assets.reconstruction.places import IndexRisk
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.serving.convention import Edge
 
@@ -65,10 +67,12 @@ def calibrate_observations(
     observations: Iterable[Observation],
     prompts: PromptCalibration | None = None,
     arbitrations: Arbitrations = MappingProxyType({}),
+    own: Iterable[Observation] = (),
 ) -> Calibration:
     """The calibration that all observations together lead to, a provider split where it changed its convention.
 
-    Arbitrations hold for the last convention of a provider that changed its own.
+    Arbitrations hold for the last convention of a provider that changed its own. `own` are observations of the team's
+    own outputs as they were generated (`own/as_generated.py`): of no provider, but of the model's habits.
     """
     in_order = sorted(observations, key=lambda o: o.order)
     grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
@@ -87,14 +91,14 @@ def calibrate_observations(
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
-    measured = _as_served_last(_grouped(settled(in_order)), earlier)
+    measured = _measured_by_model(groups, _as_served_last(_grouped(settled(in_order)), earlier), own)
     return Calibration(
         groups,
         earlier,
         prompts or PromptCalibration(),
-        _index_shifts(groups, measured),
-        _written_by_model(groups, measured),
-        _departed_by_model(groups, measured),
+        _index_shifts(chain.from_iterable(measured.values())),
+        {model: written(of_model) for model, of_model in measured.items()},
+        {model: departed(of_model) for model, of_model in measured.items()},
     )
 
 
@@ -126,38 +130,34 @@ def _as_served_last(
     return found
 
 
-def _departed_by_model(
-    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
-) -> dict[str, Departed]:
-    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place], int | None]]] = defaultdict(
-        list
-    )
-    for (model, provider, streamed), members in grouped.items():
-        if model:
-            group = groups["", provider, streamed]
-            of_model[model].append((members, group.best.hypothesis, group.kept, group.reasoning_surplus))
-    return {model: departed(found) for model, found in of_model.items()}
-
-
-def _written_by_model(
-    groups: Mapping[GroupKey, GroupCalibration], grouped: Mapping[GroupKey, Sequence[Observation]]
-) -> dict[str, dict[Place, Rates]]:
-    of_model: dict[str, list[tuple[Sequence[Observation], Hypothesis, frozenset[Place]]]] = defaultdict(list)
-    for (model, provider, streamed), members in grouped.items():
-        if model:
-            group = groups["", provider, streamed]
-            of_model[model].append((members, group.best.hypothesis, group.kept))
-    return {model: written(found) for model, found in of_model.items()}
-
-
-def _index_shifts(
+def _measured_by_model(
     groups: Mapping[GroupKey, GroupCalibration],
     grouped: Mapping[GroupKey, Sequence[Observation]],
-) -> dict[IndexRisk, Rate]:
+    own: Iterable[Observation],
+) -> dict[str, list[Measured]]:
+    measured: dict[str, list[Measured]] = defaultdict(list)
+    for (model, provider, streamed), members in grouped.items():
+        if model:
+            group = groups["", provider, streamed]
+            measured[model].append(
+                Measured(members, group.best.hypothesis, group.kept, group.reasoning_surplus, group.tool_ids_kept)
+            )
+    of_model: dict[str, list[Observation]] = defaultdict(list)
+    for observation in own:
+        of_model[observation.model].append(observation)
+    for model, members in of_model.items():
+        measured[model].append(Measured(members, _AS_GENERATED, frozenset(TEXT_PLACES), 1, numbers_kept=True))
+    return measured
+
+
+_AS_GENERATED = Hypothesis(frozenset(), EVERYTHING_COUNTED)
+
+
+def _index_shifts(measured: Iterable[Measured]) -> dict[IndexRisk, Rate]:
     shifted: dict[IndexRisk, list[bool]] = defaultdict(list)
-    for key, members in grouped.items():
-        if key[0] and groups["", key[1], key[2]].tool_ids_kept:
-            for observation in members:
+    for group in measured:
+        if group.numbers_kept:
+            for observation in group.members:
                 if observation.index_shifted is not None:
                     shifted[observation.index_risk].append(observation.index_shifted)
     return {risk: Rate(sum(found), len(found)) for risk, found in shifted.items()}

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 
-from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Check
-from eagle_assets.openrouter.deltas import Delta, Deltas
-from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import ReceivedCall, Response
 from eagle_assets.reconstruction.calibrating.observation import observe
 from eagle_assets.reconstruction.calibrating.refutation import calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.evidence.reading import Reading, reading_of, situation_of
+from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.judgement import judge
 from eagle_assets.reconstruction.own.departures import Departures, Share, departures
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput, request_of, some_of
+from eagle_assets.reconstruction.own.served_again import Serves, read_as_served
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.reconstruction.weighing import Weights
 from eagle_assets.serving.conventions import BARE_TOOL_IDS, STOP_NOT_COUNTED
 from eagle_assets.serving.gateway import rewrites_calls, trims
-from eagle_assets.serving.served import Served, Situation
 from eagle_assets.serving.servers import (
     KNOWN_SERVERS,
     SGLANG_0_5_8,
@@ -47,15 +39,6 @@ LENGTHS = (("under 100", 100), ("100 to 999", 1_000), ("1,000 and more", 1 << 62
 """Length classes of outputs, in tokens, each with the length that is no longer in it."""
 
 _NOT_ASKED = PromptVerdict("unverified", "prompt_not_rendered", None)
-
-
-class Serves(Protocol):
-    """A `Server` or a `Convention`."""
-
-    @property
-    def name(self) -> str: ...
-
-    def render(self, ids: Sequence[int], situation: Situation, steps: Sequence[int] | None = None) -> Served: ...
 
 
 WAYS: tuple[tuple[Serves, bool], ...] = (
@@ -129,7 +112,7 @@ def blind_error(
     inputs = [known for _, streamed in ways for known in of_way[streamed]]
     requests = {id(known): request_of(known, target) for known in whole}
     served = [
-        _serve(known, requests[id(known)], target, server, streamed, place)
+        read_as_served(known, requests[id(known)], target, server, streamed, place)
         for server, streamed in ways
         for place, known in enumerate(of_way[streamed])
     ]
@@ -138,19 +121,6 @@ def blind_error(
         key = (reading.provider or "", reading.response.streamed, _length_class(len(known.output_ids)))
         tallies[key] = tallies.get(key, Tally()) + _tally(verdict, known.output_ids)
     return BlindReport(departures(whole, target), tuple(Tried(*key, tally) for key, tally in tallies.items()))
-
-
-def kept_blind_error(outputs: Sequence[KnownOutput], target: Target, folder: Path, code: str) -> BlindReport:
-    """As `blind_error`; the report is kept in `folder`, and made again where the outputs or the code changed."""
-    outputs_digest = hashlib.sha256(msgspec.msgpack.encode([(o.prompt_ids, o.output_ids) for o in outputs])).hexdigest()
-    path = folder / f"{outputs_digest[:24]}-{code}"
-    try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=BlindReport)
-    except (OSError, msgspec.DecodeError):
-        report = blind_error(outputs, target)
-    shutil.rmtree(folder, ignore_errors=True)
-    write_atomically(path, msgspec.msgpack.encode(report))
-    return report
 
 
 def with_blind_report(checks: Sequence[Check], report: BlindReport) -> list[Check]:
@@ -208,49 +178,3 @@ def _judged(served: Sequence[tuple[Reading, int]], target: Target) -> Iterator[R
 def _tally(found: Reconstruction, true_ids: list[int]) -> Tally:
     right, exact = found.output_ids == true_ids, found.verdict == "exact"
     return Tally(1, int(found.trusted), int(found.trusted and right), int(exact), int(exact and not right))
-
-
-def _serve(
-    known: KnownOutput, request: dict[str, Any], target: Target, server: Serves, streamed: bool, place: int
-) -> tuple[Reading, int]:
-    """What a client reads of an output, and `prompt_tokens` minus the length of the rendered prompt."""
-    served = server.render(known.output_ids, situation_of(request, target, streamed))
-    exchange = Exchange(
-        exchange_id=str(place),
-        model=target.name,
-        provider=server.name,
-        status=200,
-        request=request,
-        body=b"{}",
-        # Our own client sees when a stream's pieces arrive.
-        arrivals=((0, 0.0),) if streamed else (),
-        order=float(place),
-    )
-    generates_think = known.output_ids[:1] == [target.markers.think_begin]
-    offset = served.prompt_offset - generates_think
-    return reading_of(exchange, _response(served, target, server, known, streamed)), offset
-
-
-def _response(served: Served, target: Target, server: Serves, known: KnownOutput, streamed: bool) -> Response:
-    message = served.message
-    return Response(
-        streamed=streamed,
-        complete=True,
-        model=target.name,
-        provider=server.name,
-        reasoning=message.reasoning,
-        content=message.content,
-        tool_calls=tuple(ReceivedCall(call.id, call.name, call.arguments) for call in message.tool_calls),
-        finish_reason=served.finish_reason,
-        usage={
-            "prompt_tokens": len(known.prompt_ids) + served.prompt_offset,
-            "completion_tokens": served.completion_tokens,
-            "completion_tokens_details": {"reasoning_tokens": served.reasoning_tokens},
-            "cost": 0.0,
-        },
-        deltas=Deltas(
-            Delta(frame.field, frame.text, frame.call, number)
-            for number, frame in enumerate(served.frames, start=1)
-            if frame.text or frame.field == "tool_calls"
-        ),
-    )

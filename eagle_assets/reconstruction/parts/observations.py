@@ -85,8 +85,11 @@ class _Task:
     rendered: dict[str, int]
 
 
-def calibrate_parts(parts: Sequence[Part], decided: Arbitrations = MappingProxyType({})) -> Calibration:
-    """The calibration that the responses of all parts lead to, at most some hundreds of each group looked at.
+def calibrate_parts(
+    parts: Sequence[Part], decided: Arbitrations = MappingProxyType({}), own: Iterable[Observation] = ()
+) -> Calibration:
+    """The calibration that the responses of all parts lead to, at most some hundreds of each group looked at; the
+    team's `own` outputs say what the model's habits are.
 
     What was seen in a part is kept beside it. The order of the parts does not matter.
     """
@@ -108,7 +111,8 @@ def calibrate_parts(parts: Sequence[Part], decided: Arbitrations = MappingProxyT
     seen = [one if one.place % rendered[one.group] == 0 else _without_prompt(one) for one in seen]
     seen.sort(key=lambda one: (one.order, one.exchange_id))
     prompts = calibrate_prompts(one.prompt for one in seen if one.prompt is not None)
-    calibration = calibrate_observations((o.observation for o in seen if o.observation is not None), prompts, decided)
+    observations = (one.observation for one in seen if one.observation is not None)
+    calibration = calibrate_observations(observations, prompts, decided, own)
     return with_servers(calibration, _samples(seen))
 
 
