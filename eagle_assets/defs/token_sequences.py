@@ -38,9 +38,9 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     A row for each exchange: output ids, prompt ids, verdict, reasons, evidence and rival candidates.
 
     The conventions of the providers are learnt from the responses of all bought datasets, the habits of the model (what
-    white space it writes, how it numbers calls) from the team's own outputs too. Ids that the team's own server gave are
-    `exact` and never encoded again. Judged are only responses that are new, or of whose provider
-    something else is known than when they were judged. Where the residual error of the `consistent` ones would exceed
+    white space it writes, how it numbers calls) from the team's own outputs too. Ids that the team's own server gave
+    are `exact` and never encoded again. Judged are only responses that are new, or of whose provider something else is
+    known than when they were judged. Where the residual error of the `consistent` ones would exceed
     `max_residual_error` on average, the least certain of them are held back as `unverified`. The team's own outputs are
     also served as text and judged blind, which shows how far the verdicts on bought ones can be believed.
     """

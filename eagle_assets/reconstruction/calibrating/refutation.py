@@ -91,7 +91,7 @@ def calibrate_observations(
         if before:
             starts = [era[0].order for era in (*before[1:], last)]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
-    measured = _measured_by_model(groups, _as_served_last(_grouped(settled(in_order)), earlier), own)
+    measured = _measured_by_model(groups, _grouped(settled(_as_served_last(in_order, earlier))), own)
     return Calibration(
         groups,
         earlier,
@@ -118,16 +118,11 @@ def _with_the_same_members(key: GroupKey, grouped: Mapping[GroupKey, Sequence[Ob
 
 
 def _as_served_last(
-    grouped: Mapping[GroupKey, Sequence[Observation]],
-    earlier: Mapping[GroupKey, Sequence[tuple[float, GroupCalibration]]],
-) -> dict[GroupKey, Sequence[Observation]]:
-    """Of each group what came since its provider last changed: what that keeps says nothing of what came before."""
-    found: dict[GroupKey, Sequence[Observation]] = {}
-    for (model, provider, streamed), members in grouped.items():
-        changes = earlier.get(("", provider, streamed), ())
-        since = changes[-1][0] if changes else -inf
-        found[model, provider, streamed] = [o for o in members if o.order >= since]
-    return found
+    in_order: Sequence[Observation], earlier: Mapping[GroupKey, Sequence[tuple[float, GroupCalibration]]]
+) -> list[Observation]:
+    """What came since its provider last changed: what that keeps says nothing of what came before."""
+    since = {key: eras[-1][0] for key, eras in earlier.items() if key[0] == ""}
+    return [o for o in in_order if o.order >= since.get(("", o.provider, o.streamed), -inf)]
 
 
 def _measured_by_model(
