@@ -212,7 +212,10 @@ def shows_both(output: Output[str]) -> bool:
 
 def line_breaks(output: Output[str]) -> frozenset[str]:
     """The kinds of line breaks in the reasoning and the content of an output: those of Windows, and of all others."""
-    text = f"{output.reasoning or ''}{output.content}"
+    texts = (output.reasoning or "", output.content)
+    if not any("\r" in text for text in texts):
+        return frozenset("\n" if any("\n" in text for text in texts) else "")
+    text = "".join(texts)
     of_windows = text.count("\r\n")
     others = text.count("\n") - of_windows
     return frozenset(kind for kind, times in (("\r\n", of_windows), ("\n", others)) if times)

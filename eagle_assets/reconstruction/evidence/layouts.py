@@ -129,7 +129,7 @@ _MARKERS = ("</think>", "<|tool_calls_section_begin|>")
 def _with_markers_as_tokens(response: Response, situation: Situation) -> list[Layout]:
     """Layouts in which marker text inside a text is the marker itself, which the server failed to take out."""
     reasoning, content = response.reasoning or "", response.content or ""
-    if response.tool_calls or not any(marker in text for marker in _MARKERS for text in (reasoning, content)):
+    if response.tool_calls or not (_holds_marker(reasoning) or _holds_marker(content)):
         return []
     if situation.thinking and response.reasoning is not None and content:
         raw = f"{reasoning}</think>{content}"
@@ -153,6 +153,10 @@ def _with_markers_as_tokens(response: Response, situation: Situation) -> list[La
         with suppress(NotInGrammar):
             found.append(Layout(read_raw_text(spelling, situation.thinking, stopped), codes))
     return found
+
+
+def _holds_marker(text: str) -> bool:
+    return "<" in text and any(marker in text for marker in _MARKERS)  # one character is found far sooner
 
 
 def read_raw_text(raw: str, thinking: bool, stopped: bool) -> Output[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count, islice
+from itertools import count, groupby, islice
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 _BYTES_AT_ONCE = 2**16  # read from a file: several lines as a rule
 
@@ -36,26 +37,28 @@ def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
 
 def lines_in(spans: Iterable[Span]) -> Iterator[Line]:
     """The lines of the spans, read one at a time."""
-    for span in spans:
-        lines = islice(_from(span.path, span.start, span.number), span.lines)
-        for order, (_, number, text) in enumerate(lines, span.order):
-            yield Line(f"{span.path.name}:{number}", order, text)
+    for path, of_path in groupby(spans, key=attrgetter("path")):
+        with path.open("rb", _BYTES_AT_ONCE) as file:
+            for span in of_path:
+                lines = islice(_from(file, span.start, span.number), span.lines)
+                for order, (_, number, text) in enumerate(lines, span.order):
+                    yield Line(f"{path.name}:{number}", order, text)
 
 
 def spans_of(paths: Iterable[Path]) -> Iterator[tuple[Span, bytes]]:
     """Each line of the files that is not blank, as a span of its own, with its text."""
     orders = count()
     for path in paths:
-        for start, number, text in _from(path, 0, 1):
-            yield Span(path, start, 1, number, next(orders)), text
+        with path.open("rb", _BYTES_AT_ONCE) as file:
+            for start, number, text in _from(file, 0, 1):
+                yield Span(path, start, 1, number, next(orders)), text
 
 
-def _from(path: Path, start: int, number: int) -> Iterator[tuple[int, int, bytes]]:
+def _from(file: BinaryIO, start: int, number: int) -> Iterator[tuple[int, int, bytes]]:
     """Each line that is not blank, from the one at byte `start` on, with the byte and the number at which it stands."""
-    with path.open("rb", _BYTES_AT_ONCE) as file:
-        file.seek(start)
-        for text in file:
-            if not text.isspace():
-                yield start, number, text
-            start += len(text)
-            number += 1
+    file.seek(start)
+    for text in file:
+        if not text.isspace():
+            yield start, number, text
+        start += len(text)
+        number += 1
