@@ -325,11 +325,11 @@ class _Case:
     def _calls_are_sent_otherwise(self, best: Inversion) -> bool:
         """Whether an answer with calls, in which servers change more than in any other, is not what the servers that
         the provider may run make of these ids."""
-        servers = servers_named(self._group.servers) if self._group is not None else ()
-        if not servers or self._served or not self._response.tool_calls or self._situation.streamed:
+        if self._group is None or self._served or not self._response.tool_calls or self._situation.streamed:
             return False
+        servers = servers_named(self._group.servers)
         ids = best.ids(self._texts, self._situation)
-        return not any(sends(server, ids, self._reading) for server in servers)
+        return bool(servers) and not any(sends(server, ids, self._reading) for server in servers)
 
     def _count_does_not_close(self) -> Reconstruction:
         best = self._inversions[0]
@@ -354,12 +354,15 @@ class _Case:
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
         losing = self._group.places_that_may_lose if self._group is not None else ()
-        kept = self._group is not None and (self._group.tool_ids_kept or self._servers_keep_index())
+        kept = bool(self._response.tool_calls) and self._index_kept()
         return doubts(self._reading, best, rivals, self._group, self._edges(losing), self._served, kept)
 
-    def _servers_keep_index(self) -> bool:
+    def _index_kept(self) -> bool:
+        """Whether calls are shown with the numbers that the model gave them."""
         target, streamed = self._reading.target_name, self._situation.streamed
-        if self._group is not None and self._group.tool_ids_renumbered:
+        if self._group is None or self._group.tool_ids_kept:
+            return self._group is not None
+        if self._group.tool_ids_renumbered:
             return False
         return bool(self._servers) and all(keeps_index(server, target, streamed) for server in self._servers)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import structs
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.wire import read_response
@@ -69,7 +70,7 @@ def calibrate_seen(seen: Iterable[Seen], arbitrations: Arbitrations = MappingPro
         if prompt is not None and of_group[group] <= _PROMPTS_PER_GROUP:
             prompts.append(prompt)
         elif observation is not None and observation.prompt_offset is not None:
-            observation = replace(observation, prompt_offset=None)
+            observation = structs.replace(observation, prompt_offset=None)
         if observation is not None:
             observed.append(observation)
     return with_servers(calibrate_observations(observed, calibrate_prompts(prompts), arbitrations), samples)

@@ -55,6 +55,9 @@ class Target:
     vocabulary: Vocabulary
     thinking: Thinking
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # targets are looked up by for every response
+
     @cached_property
     def markers(self) -> Markers:
         return Markers.look_up(self.vocabulary)

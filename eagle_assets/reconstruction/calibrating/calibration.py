@@ -171,7 +171,9 @@ class Calibration:
     def _era(self, key: GroupKey, order: float | None) -> int:
         """The place among the eras of a group of the one that a place in the order of exchanges is in; the last without
         a place."""
-        earlier = self.earlier.get(key, ())
+        earlier = self.earlier.get(key)
+        if not earlier:
+            return 0
         return len(earlier) if order is None else bisect_right(earlier, order, key=itemgetter(0))
 
     def _in_era(self, key: GroupKey, era: int) -> GroupCalibration | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from eagle_assets.reconstruction.arguments import with_python_spacing
 from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
@@ -32,8 +34,7 @@ _CONTEXT_AT_END = 12
 GivenIds = Literal["encoded", "off_path", "contradicted"]
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeView:
+class EdgeView(msgspec.Struct, frozen=True):
     """One edge of a text, or of all calls' arguments together. Changes are in tokens of the canonical encoding.
 
     `can_hold_blank`: a convention may have put a blank here. `white` is the white space that stands here.
@@ -48,8 +49,7 @@ class EdgeView:
     outermost: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True):
     """`difference` is `completion_tokens` minus the canonical length of the texts as shown, markers included.
 
     `respaced` is the change of length when arguments are spaced as the model usually does, None where the server
@@ -159,7 +159,7 @@ def _view_edge(edge: Edge, text: str, can_hold_blank: bool, vocabulary: Vocabula
     starts = at_start(edge)
     near = text[:_CONTEXT_AT_START] if starts else text[-_CONTEXT_AT_END:]
     view = _view_near(vocabulary, starts, near, can_hold_blank)
-    return replace(view, white=white_at(edge, text)) if near.isspace() and len(near) < len(text) else view
+    return structs.replace(view, white=white_at(edge, text)) if near.isspace() and len(near) < len(text) else view
 
 
 def _view_blank(content: str, vocabulary: Vocabulary) -> EdgeView:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from eagle_assets.durability import write_atomically
 from eagle_assets.lake.kept import Part
@@ -177,7 +178,7 @@ def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]
 
 
 def _without_prompt(one: Seen) -> Seen:
-    observation = None if one.observation is None else replace(one.observation, prompt_offset=None)
+    observation = None if one.observation is None else structs.replace(one.observation, prompt_offset=None)
     return Seen(one.place, one.group, one.exchange_id, one.order, observation)
 
 
