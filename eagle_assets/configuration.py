@@ -34,7 +34,8 @@ class Settings(BaseSettings):
 
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))  # minute, hour, day, month, weekday
-_ONE_TIME = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?|[a-zA-Z]{3}(?:-[a-zA-Z]{3})?")
+_NAME = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)"
+_ONE_TIME = re.compile(rf"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?|{_NAME}(?:-{_NAME})?", re.IGNORECASE)
 _SHORTHANDS = {"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
 
 
@@ -51,6 +52,20 @@ class Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+class MaxPrice(Frozen):
+    """Dollars for a million tokens, and for one request or image."""
+
+    prompt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    completion: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    request: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    image: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    def limits(self) -> dict[str, float]:
+        """Those that are set."""
+        limits: dict[str, float] = self.model_dump(exclude_none=True)
+        return limits
+
+
 class Routing(Frozen):
     """OpenRouter's `provider` object of a request. `ignore` always holds the excluded providers besides."""
 
@@ -59,12 +74,19 @@ class Routing(Frozen):
     order: tuple[str, ...] | None = None
     allow_fallbacks: bool | None = None
     require_parameters: bool | None = None
-    max_price: dict[str, float] | None = None
+    max_price: MaxPrice = MaxPrice()
+
+    @model_validator(mode="after")
+    def _leaves_someone(self) -> Routing:
+        if self.only and {*ALWAYS_EXCLUDED, *self.ignore}.issuperset(self.only):
+            raise ValueError(f"`only` names nobody but {', '.join(self.only)}, and that is excluded")
+        return self
 
     def as_request(self) -> dict[str, Any]:
         """The object as it is sent, without what is not set."""
         ignored = list(dict.fromkeys((*ALWAYS_EXCLUDED, *self.ignore)))
-        return {**self.model_dump(mode="json", exclude_none=True), "ignore": ignored}
+        asked = {**self.model_dump(mode="json", exclude_none=True), "ignore": ignored}
+        return {key: value for key, value in asked.items() if value != {}}
 
 
 class OpenRouterDataset(Frozen):
@@ -75,7 +97,7 @@ class OpenRouterDataset(Frozen):
     prompts: Path
     max_tokens: int = Field(default=4_096, gt=0)
     cron: str | None = None
-    budget_usd: float | None = Field(default=None, gt=0)
+    budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     limit_per_tick: int | None = Field(default=None, gt=0)
     budget_usd_per_tick: float | None = Field(default=None, gt=0)
 
@@ -151,7 +173,7 @@ class Configuration(Frozen):
     """The datasets file, with every path made absolute."""
 
     datasets: dict[str, Dataset]
-    budget_usd: float = Field(default=100.0, gt=0)
+    budget_usd: float = Field(default=100.0, gt=0, allow_inf_nan=False)
     target: str = "moonshotai/kimi-k2.5"
     concurrency: int = Field(default=16, gt=0)
     routing: Routing = Routing()
@@ -165,6 +187,14 @@ class Configuration(Frozen):
             for name in names:
                 if not name.replace("_", "").replace("-", "").isalnum():
                     raise ValueError(f"{kind} name {name!r} may hold letters, digits, '-' and '_' only")
+        return self
+
+    @model_validator(mode="after")
+    def _exports_are_of_datasets(self) -> Configuration:
+        for name, export in self.exports.items():
+            for dataset in (*export.datasets, *export.weights):
+                if dataset not in self.datasets:
+                    raise ValueError(f"exports.{name} names {dataset!r}, which is no dataset of this file")
         return self
 
     @property
@@ -197,10 +227,21 @@ def _in_words(problem: ErrorDetails) -> str:
     return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
 
 
+class _Loader(yaml.CSafeLoader):
+    """Refuses a key that stands twice in one place, of which YAML takes the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} stands there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def load_configuration(path: Path) -> Configuration:
     """Read a datasets file; relative paths in it are relative to it. Raises ConfigurationError."""
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except FileNotFoundError:
         raise ConfigurationError(f"datasets file {path} does not exist; set EAGLE_ASSETS_DATASETS") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -30,6 +30,22 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
         (BOUGHT % ', cron: "every day"', "datasets.B3.cron: 'every day' is no time: minute, hour, day, month"),
         (BOUGHT % ', cron: "0 25 * * *"', "datasets.B3.cron: '0 25 * * *' is no time"),
         (BOUGHT % ', cron: "0 */0 * * *"', "datasets.B3.cron: '0 */0 * * *' is no time"),
+        (BOUGHT % ', cron: "0 0 * * foo"', "datasets.B3.cron: '0 0 * * foo' is no time"),
+        (BOUGHT % ", budget_usd: .inf", "datasets.B3.budget_usd: Input should be a finite number"),
+        (
+            BOUGHT % "" + "routing: {max_price: {completions: 3}}",
+            "completions is no key that is known here; is `completion`",
+        ),
+        (
+            BOUGHT % "" + "routing: {max_price: {completion: -3}}",
+            "routing.max_price.completion: Input should be greater",
+        ),
+        (BOUGHT % "" + "routing: {only: [fireworks]}", "routing: `only` names nobody but fireworks"),
+        (
+            BOUGHT % "" + "exports: {a: {format: specforge, datasets: [B9]}}",
+            "exports.a names 'B9', which is no dataset",
+        ),
+        (BOUGHT % "" + "budget_usd: 5\nbudget_usd: 6", "'budget_usd' stands there twice"),
         ('datasets: {"B 3": {source: local, responses: r.jsonl}}', "dataset name 'B 3' may hold letters, digits"),
     ],
 )

@@ -28,6 +28,7 @@ def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
       eagle-assets run B3 --tick             for a crontab, in the place of Dagster's daemon
     """
     from eagle_assets.configuration import ConfigurationError
+    from eagle_assets.targets.target import UnknownTarget
 
     try:
         from eagle_assets.defs.run import RunRefused, materialise
@@ -38,7 +39,7 @@ def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
         try:
             page.announce(_cost_of_run(datasets))
             summary = materialise(datasets, until, on_outcome=page.show, on_progress=page.progress, as_tick=tick)
-        except (ConfigurationError, RunRefused) as error:
+        except (ConfigurationError, RunRefused, UnknownTarget) as error:
             fail(str(error))
         page.conclude(summary)
     sys.exit(1 if not summary.succeeded else 3 if summary.ended_early else 0)
@@ -66,10 +67,11 @@ def budget(as_json: bool) -> None:
     from eagle_assets.lake.audit import GateClosed
     from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.openrouter.record_file import JournalError
+    from eagle_assets.targets.target import UnknownTarget
 
     try:
         found = spending(home(), load_configuration(Settings().datasets_file))
-    except (ConfigurationError, LedgerError, JournalError, GateClosed) as error:
+    except (ConfigurationError, LedgerError, JournalError, GateClosed, UnknownTarget) as error:
         fail(str(error))
     if as_json:
         click.echo(msgspec.json.encode(spending_as_json(found)))

@@ -74,7 +74,7 @@ def allowed_endpoints(endpoints: Iterable[Endpoint], routing: Routing) -> tuple[
         if not is_named_by(e, ignored)
         and (not only or is_named_by(e, only))
         and (not order or is_named_by(e, order))
-        and _within(e.price, routing.max_price or {})
+        and _within(e.price, routing.max_price.limits())
     )
 
 
@@ -92,7 +92,7 @@ def dearest_price(endpoints: Iterable[Endpoint]) -> Price | None:
 
 def default_price(routing: Routing) -> Price:
     """The price to reckon with where the list of endpoints cannot be had: `max_price` where the routing sets it."""
-    limits = routing.max_price or {}
+    limits = routing.max_price.limits()
     return Price(
         prompt=limits["prompt"] / MILLION if "prompt" in limits else DEFAULT_PRICE.prompt,
         completion=limits["completion"] / MILLION if "completion" in limits else DEFAULT_PRICE.completion,

@@ -15,6 +15,7 @@ from threading import Lock
 
 from eagle_assets.configuration import Configuration
 from eagle_assets.openrouter.entries import Open, Reservation, Settlement, Tick
+from eagle_assets.openrouter.journal import journaled_datasets, open_journal
 from eagle_assets.openrouter.totals import Sum, Totals, totals_of
 
 _NANO = 1_000_000_000
@@ -86,7 +87,11 @@ class Ledger:
 
     @classmethod
     def open(cls, home_folder: Path, configuration: Configuration) -> Ledger:
-        """The ledger of a home folder, under the caps of a datasets file."""
+        """The ledger of a home folder, under the caps of a datasets file.
+
+        Raises LedgerError, also where it is gone although something was asked: what is left is then not known.
+        """
+        _not_lost(home_folder, configuration)
         return cls(ledger_path(home_folder), configuration.budget_usd, caps_of(configuration))
 
     def __enter__(self) -> Ledger:
@@ -301,6 +306,7 @@ def caps_of(configuration: Configuration) -> dict[str, float | None]:
 def budget_sums(home_folder: Path, configuration: Configuration) -> list[Sum]:
     """What the ledger of a home folder holds; makes nothing where nothing was spent yet. Raises LedgerError."""
     if not ledger_path(home_folder).exists():
+        _not_lost(home_folder, configuration)
         return []
     with Ledger.open(home_folder, configuration) as ledger:
         return ledger.sums()
@@ -309,6 +315,20 @@ def budget_sums(home_folder: Path, configuration: Configuration) -> list[Sum]:
 def budget_totals(home_folder: Path, configuration: Configuration) -> Totals:
     """The totals of a home folder; makes nothing where nothing was spent yet. Raises LedgerError."""
     return totals_of(budget_sums(home_folder, configuration), configuration.budget_usd, caps_of(configuration))
+
+
+def _not_lost(home_folder: Path, configuration: Configuration) -> None:
+    path = ledger_path(home_folder)
+    if path.exists():
+        return
+    journals = {name: open_journal(home_folder, name) for name in journaled_datasets(home_folder)}
+    asked = [name for name, j in journals.items() if name not in configuration.own and (j.under_way or j.ended())]
+    if asked:
+        raise LedgerError(
+            f"the ledger {path} is gone, though something was bought for {', '.join(asked)}, so that nobody knows what "
+            "is left of the budget: put the file back; where there is no copy, lower budget_usd by what your account "
+            "shows as spent, and make an empty file in its place"
+        )
 
 
 def _nano(usd: float) -> int:

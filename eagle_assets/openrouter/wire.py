@@ -121,6 +121,8 @@ def as_ids(value: object) -> tuple[int, ...] | None:
 
 def read_response(exchange: Exchange) -> Response:
     """Read the body of an exchange. Never raises: what cannot be read is an `error` with its reason."""
+    if exchange.malformed is not None:
+        return Response(error=exchange.malformed, notes=("malformed_line",))
     body = exchange.body.removeprefix(b"\xef\xbb\xbf")
     if not body.strip():
         response = Response(error=exchange.transport_error or "empty body", notes=("empty_body",))

@@ -19,7 +19,7 @@ from eagle_assets.openrouter.client import CollectionError, CollectionSummary, c
 from eagle_assets.openrouter.collection import retry_after
 from eagle_assets.openrouter.entries import Tick
 from eagle_assets.openrouter.journal import open_journal
-from eagle_assets.openrouter.ledger import Ledger
+from eagle_assets.openrouter.ledger import Ledger, LedgerError
 from eagle_assets.openrouter.progress import Progress
 from eagle_assets.openrouter.record_file import JournalError
 from eagle_assets.openrouter.requests import Prompt
@@ -237,6 +237,18 @@ def test_the_budget_ends_a_run_with_a_sentence_and_is_never_passed(tmp_path: Pat
         rest = collect(tmp_path, router, *texts)
         assert (rest.answered, rest.stopped) == (summary.beyond_budget, None)
     assert set(router.asked.values()) == {1}
+
+
+def test_without_its_ledger_a_home_buys_nothing_more(tmp_path: Path) -> None:
+    with serving(Router()) as router:
+        collect(tmp_path, router, "a")
+        for file in tmp_path.glob("ledger.sqlite*"):
+            file.unlink()
+        with pytest.raises(LedgerError, match="is gone, though something was bought for B3"):
+            collect(tmp_path, router, "b")
+        with pytest.raises(LedgerError, match="is gone"):
+            spent(tmp_path)
+        assert len(router.requests) == 1
 
 
 def test_a_cost_that_is_settled_makes_room_in_the_same_run(tmp_path: Path) -> None:

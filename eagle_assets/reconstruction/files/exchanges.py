@@ -19,6 +19,8 @@ from eagle_assets.reconstruction.files.lines import lines_of
 from eagle_assets.reconstruction.places import IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration, PromptGroup
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors put ahead of a file
+
 
 class _CalibrationFile(msgspec.Struct):
     groups: tuple[GroupCalibration, ...]
@@ -40,19 +42,19 @@ def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None
 
 
 def exchange_of_line(line: bytes, place: str, order: int = 0) -> Exchange:
-    """The exchange that a line holds; what is malformed becomes one that failed in transport, with the reason.
+    """The exchange that a line holds; what is malformed becomes one that says what is wrong.
 
     `order` is the line's number among all lines.
     """
     document: Any = None
     try:
-        document = parse_json(line)
+        document = parse_json(line.removeprefix(_BYTE_ORDER_MARK))
         if not isinstance(document, dict):
             raise ValueError("it is no JSON object")
         return exchange_of(document, order)
     except ValueError as error:
         exchange_id = as_text(as_dict(document).get("exchange_id")) or place
-        return Exchange(exchange_id, "", None, None, {}, b"", transport_error=f"malformed line {place}: {error}")
+        return Exchange(exchange_id, "", None, None, {}, b"", malformed=f"malformed line {place}: {error}")
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:

@@ -45,7 +45,7 @@ def survey(paths: Iterable[Path]) -> Survey:
         key = (provider[1] if provider else b"", _is_streamed(line))
         group_of.append(groups.setdefault(key, len(groups)))
         places.extend((number_of[span.path], span.start, span.number))
-        if size >= _BYTES_OF_A_PIECE or pieces[-1].lines == _LINES_OF_A_PIECE or pieces[-1].path != span.path:
+        if size >= _BYTES_OF_A_PIECE or pieces[-1].lines == _LINES_OF_A_PIECE or _begins_anew(span, pieces[-1]):
             pieces.append(span)
             size = 0
         else:
@@ -56,6 +56,11 @@ def survey(paths: Iterable[Path]) -> Survey:
         for order in _every_nth(group_of)
     ]
     return Survey(pieces, sample)
+
+
+def _begins_anew(span: Span, piece: Span) -> bool:
+    """Whether a span is of another file than the piece before it, or of the same one, which is named twice."""
+    return span.path != piece.path or span.start <= piece.start
 
 
 def _is_streamed(line: bytes) -> bool:

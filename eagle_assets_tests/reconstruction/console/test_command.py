@@ -132,3 +132,37 @@ def test_workers_say_what_one_process_says(tmp_path: Path, monkeypatch: pytest.M
     assert shared.read_bytes() == alone.read_bytes()
     assert len(written(shared)) == len(lines) + 2
     assert written(shared)[-1]["exchange_id"] == "b.jsonl:19"
+
+
+def test_a_file_that_is_named_twice_gives_a_line_for_each_of_its_lines_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file.write_bytes(b"\n".join(lines := answers(5)))
+    monkeypatch.setattr(sampling, "_LINES_OF_A_PIECE", 30)
+    reconstruct_files([file, file, file], out, None, None)
+    assert [result["exchange_id"] for result in written(out)] == [json.loads(line)["exchange_id"] for line in lines] * 3
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_an_exchange_that_is_repeated_is_no_evidence_of_its_own(tmp_path: Path, renamed: bool) -> None:
+    file, again, out = tmp_path / "once.jsonl", tmp_path / "again.jsonl", tmp_path / "out.jsonl"
+    lines = [json.loads(line) for line in answers(4)]
+    copies = [dict(line) for _ in range(8) for line in lines]
+    for number, copy in enumerate(copies):
+        if renamed:
+            copy["exchange_id"] += f"-{number}"
+    for place, content in ((file, lines), (again, [*lines, *copies])):
+        place.write_text("".join(json.dumps(line) + "\n" for line in content), encoding="utf-8")
+    reconstruct_files([file], out, None, None)
+    once = written(out)
+    reconstruct_files([again], out, None, None)
+    assert [result["verdict"] for result in written(out)] == [result["verdict"] for result in once] * 9
+    assert {result["verdict"] for result in once} != {"consistent"}
+
+
+def test_a_byte_order_mark_ahead_of_a_file_is_no_part_of_its_first_line(tmp_path: Path) -> None:
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + b"\n".join(answers(3)))
+    reconstruct_files([file], out, None, None)
+    assert not [result for result in written(out) if result["verdict"] == "unusable"]
