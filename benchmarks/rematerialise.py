@@ -104,10 +104,12 @@ def write_answers(folder: Path, numbers: range) -> list[str]:
 
     from eagle_assets.configuration import load_configuration
     from eagle_assets.openrouter.journal import Journal, journal_folder
+    from eagle_assets.openrouter.ledger import Ledger
     from eagle_assets.openrouter.requests import Prompt, build_request, request_key
 
     configuration = load_configuration(folder / "datasets.yaml")
     texts: list[str] = []
+    Ledger.open(folder / "home", configuration).close()
     with (
         (folder / "B3.jsonl").open("a", encoding="utf-8") as prompts,
         Journal.open(journal_folder(folder / "home", DATASET)) as journal,

@@ -69,7 +69,10 @@ def run_query(home: Home, name: str, dataset: str | None = None, sql_folder: Pat
     if name not in queries:
         raise CatalogueError(f"there is no query {name!r}; there are: {', '.join(queries)}")
     if not home.catalogue.is_file():
-        raise CatalogueError(f"there is no catalogue at {home.catalogue} yet; run `make demo` first")
+        raise CatalogueError(
+            f"there is no catalogue at {home.catalogue}: `eagle-assets run` makes it; what `make demo` made lies "
+            "elsewhere: EAGLE_ASSETS_HOME=data/demo eagle-assets query"
+        )
     try:
         with duckdb.connect(home.catalogue, read_only=True) as connection:
             if dataset is not None:

@@ -423,7 +423,8 @@ def test_every_query_gives_json_that_programs_can_read(home: Home) -> None:
 def test_the_command_says_in_a_sentence_what_is_missing(home: Home) -> None:
     assert query(home, "verdicts") == (
         1,
-        f"Error: there is no catalogue at {home.catalogue} yet; run `make demo` first\n",
+        f"Error: there is no catalogue at {home.catalogue}: `eagle-assets run` makes it; what `make demo` made lies "
+        "elsewhere: EAGLE_ASSETS_HOME=data/demo eagle-assets query\n",
     )
     status, text = query(home, "nonsense")
     assert (status, text.count("\n")) == (1, 1)

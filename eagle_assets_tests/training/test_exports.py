@@ -376,7 +376,7 @@ def test_too_little_disk_is_said_before_anything_is_written(tmp_path: Path) -> N
 def test_without_shards_it_says_what_to_run(tmp_path: Path) -> None:
     status, output = cli(Home(tmp_path / "empty"), "--format", "specforge", tmp_path / "out")
     assert status == 1
-    assert "holds no training shards; run `eagle-assets run` or `make demo` first" in output
+    assert "holds no training shards: `eagle-assets run` makes them" in output
 
 
 def test_shards_that_changed_after_their_audit_are_refused(home: Home, tmp_path: Path) -> None:

@@ -118,7 +118,10 @@ def shards_to_export(home: Home, target: Target, request: ExportRequest) -> tupl
     GateClosed."""
     there = home.audited_datasets("training_shards")
     if not there:
-        raise ExportError(f"{home.root} holds no training shards; run `eagle-assets run` or `make demo` first")
+        raise ExportError(
+            f"{home.root} holds no training shards: `eagle-assets run` makes them; those of `make demo` lie elsewhere: "
+            "EAGLE_ASSETS_HOME=data/demo"
+        )
     if unknown := [name for name in (*request.datasets, *request.weights) if name not in there]:
         raise ExportError(f"there are no training shards of {unknown[0]}; there are of {', '.join(there)}")
     if strange := [name for name in request.weights if request.datasets and name not in request.datasets]:
