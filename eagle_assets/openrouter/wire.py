@@ -213,10 +213,15 @@ def _read_texts(response: Response, message: Mapping[str, Any]) -> None:
     if reasoning and ((other and other != reasoning) or (details and details != reasoning)):
         response.notes += ("reasoning_fields_differ",)
     response.reasoning = reasoning or other or details
-    response.content = as_text(message.get("content"))
-    if isinstance(message.get("content"), list):
-        parts = [as_text(as_dict(p).get("text")) or "" for p in message["content"]]
-        response.content = "".join(parts)
+    response.content = _text_of_content(message)
+
+
+def _text_of_content(message: Mapping[str, Any]) -> str | None:
+    """The content, which may come as a list of parts."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(as_text(as_dict(part).get("text")) or "" for part in content)
+    return as_text(content)
 
 
 def _text_of_details(message: Mapping[str, Any]) -> str | None:
@@ -347,7 +352,7 @@ class _Stream:
         reasoning = (
             as_text(delta.get("reasoning")) or as_text(delta.get("reasoning_content")) or _text_of_details(delta)
         )
-        for field_name, text in (("reasoning", reasoning), ("content", as_text(delta.get("content")))):
+        for field_name, text in (("reasoning", reasoning), ("content", _text_of_content(delta))):
             self._add_text(field_name, text)
         for part in map(as_dict, as_list(delta.get("tool_calls"))):
             self._read_call_part(part)

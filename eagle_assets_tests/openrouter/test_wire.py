@@ -112,6 +112,14 @@ def test_the_same_answer_in_other_clothes(body: str) -> None:
     assert is_the_greeting(received(body))
 
 
+def test_a_stream_may_send_its_content_as_lists_of_parts() -> None:
+    texts = [str(number) for number in range(40)]
+    frames = [delta(content=[{"type": "text", "text": text}]) for text in texts]
+    response = received(stream(*frames, delta("stop")))
+    assert response.content == "".join(texts)
+    assert [each.text for each in response.deltas] == texts
+
+
 def test_blanks_and_unusual_characters_of_a_text_are_kept() -> None:
     text = " \n\u00a0a\u2028b\x85c\r\nd\u0301\ufeff <|im_end|>\n\n"
     assert received(json_body(message={"content": text})).content == text
