@@ -47,8 +47,8 @@ from eagle_assets.reconstruction.places import IndexRisk
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.serving.convention import Edge
 
-_ENOUGH_TO_MEASURE = 128
-"""Members of which half are enough to measure rates on: what they cannot exclude is below one in a hundred."""
+_ENOUGH_TO_MEASURE = 512
+"""Members of which half are enough to measure rates on: what they cannot exclude is below one in four hundred."""
 
 _ENOUGH_FOR_A_HABIT = 5  # responses at whose edges blanks that always stand are no accident
 
