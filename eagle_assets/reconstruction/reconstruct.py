@@ -45,12 +45,12 @@ _PROMPTS_PER_GROUP = 32  # rendered prompts of a kind that are enough to see how
 class Seen(NamedTuple):
     """What an exchange says to calibration; None where it says nothing.
 
-    `exchange` are its id and a digest of its body, by which one that stands in a file twice is known.
+    `body` is a digest of its body, by which one that stands in a file twice is known, under whatever name.
     `group` is (model, provider, streamed, kind of prompt); only its first few exchanges have their prompt rendered.
     `sample` is what gives the exchange itself, with its kind, where it is one of the first few of that.
     """
 
-    exchange: tuple[str, bytes]
+    body: bytes
     group: tuple[str, str | None, bool, Kind]
     observation: Observation | None
     prompt: PromptObservation | None
@@ -65,15 +65,15 @@ def calibrate(exchanges: Iterable[Exchange], arbitrations: Arbitrations = Mappin
 def calibrate_seen(seen: Iterable[Seen], arbitrations: Arbitrations = MappingProxyType({})) -> Calibration:
     """The calibration that all that was seen leads to, in the order of the exchanges, however it was divided.
 
-    What has the id or the body of an exchange before it is that exchange again, and no evidence of its own.
+    What has the body of an exchange before it is that exchange again, and no evidence of its own.
     """
-    known: set[str | bytes] = set()
+    known: set[bytes] = set()
     of_group: Counter[tuple[str, str | None, bool, Kind]] = Counter()
     observed, prompts, samples = [], [], Samples()
-    for exchange, group, observation, prompt, sample in seen:
-        if not known.isdisjoint(exchange):
+    for body, group, observation, prompt, sample in seen:
+        if body in known:
             continue
-        known.update(exchange)
+        known.add(body)
         if sample is not None and samples.wants(sample[0]):
             samples.add(sample[0], sample[1]())
         of_group[group] += 1
@@ -107,7 +107,7 @@ def seen_in(exchanges: Iterable[Exchange]) -> Iterator[Seen]:
             if sampled is not None and samples.wants(sampled):
                 samples.add(sampled, reading.exchange)
                 sample = (sampled, partial(_itself, reading.exchange))
-            yield Seen(_named(reading.exchange), group, observation, prompt, sample)
+            yield Seen(_digest(reading.exchange.body), group, observation, prompt, sample)
 
 
 def observed_in(
@@ -171,8 +171,8 @@ def _batches(exchanges: Iterable[Exchange]) -> Iterator[list[Exchange]]:
         yield batch
 
 
-def _named(exchange: Exchange) -> tuple[str, bytes]:
-    return exchange.exchange_id, hashlib.blake2b(exchange.body, digest_size=12).digest()
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=12).digest()
 
 
 def _itself(exchange: Exchange) -> Exchange:
