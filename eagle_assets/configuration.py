@@ -8,12 +8,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
 ALWAYS_EXCLUDED = ("fireworks", "baseten")  # they serve requantised weights (FACTS 3)
+
+
+PROBES = "probes"
+"""The name under which probes are journaled and entered into the ledger, as if it were a dataset."""
 
 
 class ConfigurationError(Exception):
@@ -50,6 +63,15 @@ class Frozen(BaseModel):
     """A part of the datasets file: unknown keys are mistakes, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+def _is_an_address(url: str) -> str:
+    if not re.match(r"https?://[^/]", url):
+        raise ValueError(f"{url!r} is no address of a server: write it like 'http://gpu:8000/v1'")
+    return url
+
+
+BaseUrl = Annotated[str, AfterValidator(_is_an_address)]
 
 
 class MaxPrice(Frozen):
@@ -127,7 +149,7 @@ class ServerDataset(Frozen):
     """
 
     source: Literal["server"]
-    base_url: str
+    base_url: BaseUrl
     prompts: Path
     model: str | None = None
     max_tokens: int = Field(default=4_096, gt=0)
@@ -141,7 +163,7 @@ class ServedJudge(Frozen):
     """The target model behind an inference server: `model` is the name by which a vLLM server knows it."""
 
     kind: Literal["sglang", "vllm"]
-    base_url: str
+    base_url: BaseUrl
     model: str | None = None
 
 
@@ -187,6 +209,8 @@ class Configuration(Frozen):
             for name in names:
                 if not name.replace("_", "").replace("-", "").isalnum():
                     raise ValueError(f"{kind} name {name!r} may hold letters, digits, '-' and '_' only")
+        if PROBES in self.datasets:
+            raise ValueError(f"dataset name {PROBES!r} is taken: what providers are tried with is kept under it")
         return self
 
     @model_validator(mode="after")

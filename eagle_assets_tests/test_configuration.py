@@ -31,6 +31,15 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
         (BOUGHT % ', cron: "0 25 * * *"', "datasets.B3.cron: '0 25 * * *' is no time"),
         (BOUGHT % ', cron: "0 */0 * * *"', "datasets.B3.cron: '0 */0 * * *' is no time"),
         (BOUGHT % ', cron: "0 0 * * foo"', "datasets.B3.cron: '0 0 * * foo' is no time"),
+        (
+            "datasets: {B2: {source: server, base_url: gpu:8000/v1, prompts: p.jsonl}}",
+            "datasets.B2.base_url: 'gpu:8000/v1' is no address of a server: write it like 'http://",
+        ),
+        (
+            BOUGHT % "" + "judge: {kind: vllm, base_url: localhost}",
+            "judge.vllm.base_url: 'localhost' is no address of a server",
+        ),
+        (BOUGHT.replace("B3", "probes") % "", "dataset name 'probes' is taken"),
         (BOUGHT % ", budget_usd: .inf", "datasets.B3.budget_usd: Input should be a finite number"),
         (
             BOUGHT % "" + "routing: {max_price: {completions: 3}}",

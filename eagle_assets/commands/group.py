@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from errno import EACCES, EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -19,12 +21,20 @@ def fail(sentence: str) -> NoReturn:
     raise Mistake(sentence)
 
 
+class Interrupted(click.ClickException):
+    """The user ended a command: no traceback, and the status that shells expect."""
+
+    exit_code = 130
+
+
 class Commands(click.Group):
-    """Commands that say in a sentence which file or folder they cannot use."""
+    """Commands that say in a sentence which file or folder they cannot use, and what an interruption leaves."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; run the same command again to go on: nothing is bought twice") from None
         except OSError as error:
             if error.errno not in _OF_A_PATH or error.filename is None:
                 raise
@@ -33,6 +43,14 @@ class Commands(click.Group):
 
 
 _OF_A_PATH = {EACCES, EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS}
+
+
+def require_output(output: Path, inputs: Iterable[Path]) -> None:
+    """Refuses, before any work, an output that would overwrite an input or whose folder is not there."""
+    if output.resolve() in {file.resolve() for file in inputs}:
+        fail(f"{output} is an input too; choose another name for the output")
+    if not output.parent.is_dir():
+        fail(f"the folder {output.parent} does not exist; make it first, or choose another")
 
 
 def home() -> Home:

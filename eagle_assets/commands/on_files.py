@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from eagle_assets.commands.group import fail, home
+from eagle_assets.commands.group import fail, home, require_output
 
 
 @click.command()
@@ -38,8 +38,7 @@ def reconstruct(
     from eagle_assets.reconstruction.console.command import reconstruct_files
     from eagle_assets.reconstruction.files.errors import CalibrationError
 
-    if output.resolve() in {file.resolve() for file in files}:
-        fail(f"{output} is an input too; choose another name for the verdicts")
+    require_output(output, files)
     try:
         reconstruct_files(files, output, calibration_file, save_calibration)
     except CalibrationError as error:
@@ -72,6 +71,8 @@ def calibrate(
     from eagle_assets.reconstruction.console.calibrate_command import NothingToShow, calibrate_files
     from eagle_assets.reconstruction.files.errors import CalibrationError
 
+    if output is not None:
+        require_output(output, files)
     try:
         calibrate_files(files, output, provider, as_json, judged)
     except (NothingToShow, CalibrationError) as error:
@@ -131,8 +132,7 @@ def judge(
     from eagle_assets.reconstruction.files.errors import CalibrationError
     from eagle_assets.targets.kimi import target_named
 
-    if output.resolve() in {file.resolve() for file in files}:
-        fail(f"{output} is an input too; choose another name for the verdicts")
+    require_output(output, files)
     try:
         settings = Settings()
         configuration = load_configuration(settings.datasets_file)

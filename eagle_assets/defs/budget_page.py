@@ -11,9 +11,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from eagle_assets.configuration import PROBES
 from eagle_assets.defs.spending import Spending
 from eagle_assets.openrouter.forecast import Forecast, in_words
-from eagle_assets.openrouter.probing import MOST_OF_THE_BUDGET, PROBES
+from eagle_assets.openrouter.probing import MOST_OF_THE_BUDGET
 from eagle_assets.openrouter.totals import FEE_SHARE, Amounts
 
 MILLION = 1_000_000

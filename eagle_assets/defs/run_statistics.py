@@ -25,10 +25,10 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
     """
     import duckdb
 
+    from eagle_assets.configuration import PROBES
     from eagle_assets.lake.catalogue import CatalogueError, build_catalogue
     from eagle_assets.lake.queries import run_query
     from eagle_assets.openrouter.ledger import LedgerError, budget_totals
-    from eagle_assets.openrouter.probing import PROBES
     from eagle_assets.report.page import figures_of, obstacles, write_report
 
     home, configuration = project.home, project.configuration

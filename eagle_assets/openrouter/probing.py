@@ -9,7 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from eagle_assets.configuration import Configuration, Routing, Settings
+from eagle_assets.configuration import PROBES, Configuration, Routing, Settings
 from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.endpoints import Endpoint, dearest_price, worst_case_usd
@@ -29,7 +29,6 @@ from eagle_assets.openrouter.settlement import (
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.transport import Server
 
-PROBES = "probes"  # the name under which they are journaled and entered into the ledger, as if it were a dataset
 MOST_OF_THE_BUDGET = 0.01
 AT_ONCE = 4  # of one provider's
 

@@ -57,7 +57,7 @@ def in_a_line(progress: Progress) -> str:
         f"{progress.answered:,} of {progress.total:,} answered{_others(progress)}",
         f"${progress.spent_usd:.4f} spent, ${progress.reserved_usd:.4f} reserved, ${progress.left_usd:.2f} left",
         f"{progress.rate:.1f} a second" + (f", {_duration(left)} to go" if (left := progress.seconds_left) else ""),
-        f"{progress.in_flight} in flight of {progress.window}",
+        f"{progress.in_flight} in flight, window {progress.window}",
     ]
     if progress.verdicts:
         counted = ", ".join(f"{number} {verdict}" for verdict, number in progress.verdicts.items())

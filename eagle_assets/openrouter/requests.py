@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,15 @@ from eagle_assets.configuration import Configuration, OpenRouterDataset, ServerD
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 SET_BY_US = ("model", "models", "messages", "tools", "stream", "stream_options", "usage", "provider", "route", "n")
+PARAMS = (
+    *("max_tokens", "temperature", "top_p", "top_k", "top_a", "min_p", "min_tokens", "seed", "stop", "logit_bias"),
+    *("frequency_penalty", "presence_penalty", "repetition_penalty", "logprobs", "top_logprobs"),
+    *("reasoning", "include_reasoning", "reasoning_effort", "verbosity", "tool_choice", "parallel_tool_calls"),
+    *("response_format", "structured_outputs", "transforms", "plugins", "chat_template_kwargs", "user"),
+)
+"""What OpenRouter and servers read. Others are sent as they are, but for what looks like a slip in one of these: no
+server says a word of it, and the answers would be bought without."""
+
 # What cannot change the ids: how the answer travels and who may give it.
 NOT_IN_KEY = ("stream", "stream_options", "usage", "provider")
 
@@ -163,6 +173,9 @@ def _params(value: object, *, has_tools: bool) -> dict[str, Any]:
         raise _Wrong("params is no object")
     if taken := [name for name in SET_BY_US if name in value]:
         raise _Wrong(f"params may not set {taken[0]!r}; it is the row's or the datasets file's")
+    for name in value:
+        if name not in PARAMS and (meant := get_close_matches(name, PARAMS, 1, 0.8)):
+            raise _Wrong(f"params: {name!r} is no parameter of any server; is {meant[0]!r} meant?")
     if "max_completion_tokens" in value:
         raise _Wrong("params: use max_tokens instead of max_completion_tokens")
     max_tokens = value.get("max_tokens", 1)

@@ -17,6 +17,7 @@ from eagle_assets.openrouter.event_stream import data_of, looks_like_event_strea
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.tolerant_json import parse_json
 
+_UNREAD = ("refusal", "function_call", "images", "audio")  # of a message, beside what the target model writes
 _MOST_KNOWN = 4  # kinds of events of a stream that are alike: one for each field, as a rule
 
 
@@ -214,6 +215,12 @@ def _read_texts(response: Response, message: Mapping[str, Any]) -> None:
         response.notes += ("reasoning_fields_differ",)
     response.reasoning = reasoning or other or details
     response.content = _text_of_content(message)
+    _note_unread(response, message)
+
+
+def _note_unread(response: Response, message: Mapping[str, Any]) -> None:
+    if any(message.get(name) for name in _UNREAD):
+        response.note("unread_output")
 
 
 def _text_of_content(message: Mapping[str, Any]) -> str | None:
@@ -356,6 +363,7 @@ class _Stream:
             self._add_text(field_name, text)
         for part in map(as_dict, as_list(delta.get("tool_calls"))):
             self._read_call_part(part)
+        _note_unread(self._result, delta)
 
     def _add_text(self, field_name: str, text: str | None) -> None:
         if text:

@@ -23,6 +23,7 @@ UNPROVABLE = frozenset(
     (
         "bad_frame",
         "several_choices",
+        "unread_output",
         "reasoning_fields_differ",
         "transport_error",
         "args_missing",

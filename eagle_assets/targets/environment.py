@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -134,6 +135,7 @@ def _behaviour_problem(name: str, version: str) -> Problem | None:
 
 def _transformers_keeps_marker_ids() -> str | None:
     """A 5.x release closed the gaps between added tokens: every Kimi K2.5 marker above 163588 had a wrong id."""
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would advise torch, which only a judge needs
     from transformers import AutoTokenizer
 
     markers = {256: "<|a|>", 257: "<|b|>", 259: "<|c|>", 300: "<|d|>"}

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from eagle_assets.cli import main
-from eagle_assets.configuration import load_configuration
+from eagle_assets.configuration import PROBES, load_configuration
 from eagle_assets.defs.budget_page import before_a_run
 from eagle_assets.defs.spending import spending
 from eagle_assets.lake.audit import Check
@@ -16,7 +16,6 @@ from eagle_assets.openrouter.endpoints import DEFAULT_PRICE
 from eagle_assets.openrouter.entries import Settlement
 from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
-from eagle_assets.openrouter.probing import PROBES
 from eagle_assets.openrouter.requests import build_request, read_prompts, request_key
 
 

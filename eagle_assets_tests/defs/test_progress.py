@@ -40,7 +40,7 @@ def test_a_line_says_everything() -> None:
     assert "40 of 200 answered, 1 refused, 2 failed" in line
     assert "$0.1250 spent, $0.5000 reserved, $9.38 left" in line
     assert "2.0 a second, 1 min 13 s to go" in line
-    assert "12 in flight of 16" in line
+    assert "12 in flight, window 16" in line
     assert "the latest 40: 30 consistent, 10 unverified" in line
     assert "Chutes 40 (10% failed), Inceptron 10" in line
     assert "NOBODY" in in_a_line(replace(STATE, strays=2))

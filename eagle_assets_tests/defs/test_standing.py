@@ -10,12 +10,12 @@ import httpx
 import pytest
 import yaml
 
-from eagle_assets.configuration import Configuration, ConfigurationError, Settings
+from eagle_assets.configuration import PROBES, Configuration, ConfigurationError, Settings
 from eagle_assets.defs.standing import RIVALS, standings
 from eagle_assets.openrouter.endpoints import Endpoint, Price, allowed_endpoints, read_endpoints
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.ledger import budget_totals
-from eagle_assets.openrouter.probing import PROBES, Probed, ask_probes
+from eagle_assets.openrouter.probing import Probed, ask_probes
 from eagle_assets.openrouter.written_routing import routing_path, routing_text, with_written_routing, write_routing
 from eagle_assets.reconstruction.probing.probes import distinct_requests, probe_requests
 from eagle_assets.sandbox.process import running_sandbox

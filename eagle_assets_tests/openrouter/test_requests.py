@@ -24,11 +24,11 @@ def test_rows_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> 
         tmp_path / "p.jsonl",
         {"prompt_id": "a", "messages": USER},
         "",
-        {"prompt_id": "b", "messages": USER, "tools": [TOOL], "params": {"temperature": 0.6}},
+        {"prompt_id": "b", "messages": USER, "tools": [TOOL], "params": {"temperature": 0.6, "xyzzy": 1}},
     )
     first, second = read_prompts(path)
     assert (first.prompt_id, first.line, first.tools) == ("a", 1, ())
-    assert (second.prompt_id, second.line, second.params) == ("b", 3, {"temperature": 0.6})
+    assert (second.prompt_id, second.line, second.params) == ("b", 3, {"temperature": 0.6, "xyzzy": 1})
     assert second.tools == (TOOL,)
 
 
@@ -49,6 +49,7 @@ def test_rows_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> 
         ({"prompt_id": "x", "messages": USER, "params": {"max_tokens": 0}}, "max_tokens"),
         ({"prompt_id": "x", "messages": USER, "params": {"n": 2}}, "'n'"),
         ({"prompt_id": "x", "messages": USER, "params": {"tool_choice": "none"}}, "tool_choice"),
+        ({"prompt_id": "x", "messages": USER, "params": {"temprature": 1}}, "is 'temperature' meant?"),
         ({"prompt_id": "x", "messages": USER, "sources": 1}, "'sources'"),
         ({"prompt_id": "a", "messages": USER}, "already on line 1"),
         ('{"prompt_id": "x", "messages": [{"role": "user", "content": "\\ud800"}]}', "not JSON"),

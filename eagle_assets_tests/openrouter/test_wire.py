@@ -333,6 +333,16 @@ def test_several_choices_are_noted_and_the_first_is_read() -> None:
     assert "several_choices" in received(json.dumps(two)).notes
 
 
+@pytest.mark.parametrize("field", ["refusal", "function_call", "images", "audio"])
+def test_output_that_is_not_read_is_noted(field: str) -> None:
+    frames = [*GREETING[:2], {"choices": [{"index": 0, "delta": {field: "x"}}]}, *GREETING[2:]]
+    assert "unread_output" in received(stream(*frames)).notes
+    for said in (None, "", [], {}, "x"):
+        body = json.loads(json_body())
+        body["choices"][0]["message"][field] = said
+        assert ("unread_output" in received(json.dumps(body)).notes) == (said == "x")
+
+
 def test_status_and_transport_speak_too() -> None:
     assert received(b"", None, "connection refused").error == "connection refused"
     assert received(b"", None).error

@@ -11,12 +11,19 @@ from rich.table import Table
 from eagle_assets.reconstruction.files.summary import Summary
 from eagle_assets.reconstruction.verdict import VERDICTS
 
+_NO_LINES = (
+    "No line could be read. Exchanges are plain text in UTF-8, a JSON object a line: unpack a file that is compressed, "
+    "and write a JSON array as lines, as `jq -c '.[]'` does."
+)
+
 
 def conclude(console: Console, summary: Summary, seconds: float, output: Path) -> None:
     """Print the tables of a summary, and how fast it went."""
     console.print(_by_provider(summary))
     if summary.reasons:
         console.print(_by_reason(summary))
+    if summary.exchanges and summary.reasons["malformed_line"] == summary.exchanges:
+        console.print(_NO_LINES, style="yellow", highlight=False)
     console.print(
         f"{summary.exchanges:,} exchanges, {summary.tokens:,} output tokens in {seconds:.1f} s "
         f"({summary.tokens / seconds:,.0f} tokens a second). Verdicts are in {output}"

@@ -89,6 +89,7 @@ _IN_WORDS = {
     "not_a_completion": "the body is no completion",
     "choices_null": "`choices` is null",
     "choices_missing": "there are no `choices`",
+    "unread_output": "the message says more than reasoning, content and tool calls, and what it was made of is unknown",
     "several_choices": "there are several choices",
     "no_http_status": "no HTTP status is known",
     "excluded_provider": "the request excluded the provider that answered",

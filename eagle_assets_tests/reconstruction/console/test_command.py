@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +73,39 @@ def test_a_line_for_each_line_in_order_with_malformed_ones_among_them(tmp_path: 
             assert result["verdict"] != "unusable"
     assert results[10]["exchange_id"] == "odd"
     assert "Traceback" not in run.stderr
+
+
+def test_a_file_in_which_no_line_can_be_read_is_said_to_be_one(tmp_path: Path) -> None:
+    line, file = answers(1)[0], tmp_path / "in.jsonl"
+    for data, told in ((gzip.compress(line), True), (b"[" + line + b"]", True), (b"{\n" + line, False)):
+        file.write_bytes(data)
+        run = reconstruct(file, "-o", tmp_path / "out.jsonl")
+        assert run.returncode == 0
+        assert ("No line could be read" in run.stderr) == told
+
+
+def test_where_verdicts_go_is_looked_at_before_the_work(tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(answers(1)[0])
+    nowhere = reconstruct(file, "-o", tmp_path / "nowhere" / "out.jsonl")
+    assert nowhere.returncode == 1
+    assert "nowhere does not exist; make it first" in " ".join(nowhere.stderr.split())
+    itself = reconstruct(file, "-o", file)
+    assert (itself.returncode, file.read_bytes()) == (1, answers(1)[0])
+    assert "is an input too" in itself.stderr
+
+
+def test_an_interruption_is_said_in_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    pipe, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    os.mkfifo(pipe)
+    command = [str(Path(sys.executable).with_name("eagle-assets")), "reconstruct", str(pipe), "-o", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with pipe.open("wb"):  # opened when the command reads, and nothing ever comes
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip().endswith("interrupted; run the same command again to go on: nothing is bought twice")
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 def test_a_kept_calibration_gives_the_same_verdicts(tmp_path: Path) -> None:
