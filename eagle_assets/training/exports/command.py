@@ -74,11 +74,8 @@ def _say(exported: Exported, console: Console) -> None:
             + (f"; left out: {left_out}" if left_out else ""),
             highlight=False,
         )
-    verb = (
-        "is that export already; nothing was written"
-        if exported.was_there
-        else "is complete" + (", without what is named first" if exported.notes else "")
-    )
+    complete = "is complete, without what is named first" if exported.notes else "is complete"
+    verb = "is that export already; nothing was written" if exported.was_there else complete
     coverage = manifest["draft_vocabulary"]
     console.print(
         f"{manifest['rows']:,} rows, {manifest['tokens']:,} tokens, the longest row {manifest['longest']:,}; "
