@@ -23,7 +23,7 @@ from eagle_assets.lake.catalogue import build_catalogue
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
-from eagle_assets.openrouter.wire import ReceivedCall, Response
+from eagle_assets.openrouter.response import ReceivedCall, Response
 from eagle_assets.targets.kimi import target_named
 
 REPOSITORY = Path(__file__).parents[1]

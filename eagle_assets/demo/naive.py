@@ -8,7 +8,8 @@ import duckdb
 
 from eagle_assets.demo.score import TRUTH
 from eagle_assets.lake.home import Home
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.target import Target

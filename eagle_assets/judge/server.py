@@ -15,7 +15,7 @@ from eagle_assets.judge import sglang, vllm
 from eagle_assets.judge.questions import JudgeBusy, JudgeError, Question, QuestionRefused, Scores
 from eagle_assets.openrouter.decisions import RETRY_STATUSES
 from eagle_assets.openrouter.timing import Timing
-from eagle_assets.openrouter.wire import as_dict, as_list
+from eagle_assets.openrouter.values import as_dict, as_list
 
 ATTEMPTS = 6
 _REFUSED = frozenset({400, 413, 422})  # this question is too long, or not to the server's liking; others may be

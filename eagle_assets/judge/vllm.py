@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from eagle_assets.judge.questions import JudgeError, Question, Scores
-from eagle_assets.openrouter.wire import as_dict, as_list
+from eagle_assets.openrouter.values import as_dict, as_list
 
 PATH = "v1/completions"
 MOST_TOP = 20

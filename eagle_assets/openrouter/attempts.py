@@ -10,7 +10,7 @@ from typing import Any
 
 from eagle_assets.openrouter.decisions import Outcome
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import as_amount
+from eagle_assets.openrouter.values import as_amount
 
 KEPT_IN_MEMORY = 1 << 20  # bytes; a longer body is read again from the journal when it has ended
 

@@ -26,11 +26,11 @@ from eagle_assets.openrouter.outcome import error_details
 from eagle_assets.openrouter.pace import Pace
 from eagle_assets.openrouter.progress import Progress, ProviderProgress
 from eagle_assets.openrouter.record_file import JournalError
+from eagle_assets.openrouter.response import Response
 from eagle_assets.openrouter.teller import Teller
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.totals import Amounts
 from eagle_assets.openrouter.transport import Server, Trouble
-from eagle_assets.openrouter.wire import Response
 
 SYNC_SECONDS = 0.5
 SHOW_SECONDS = 0.25

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eagle_assets.openrouter.outcome import ErrorDetails
-from eagle_assets.openrouter.wire import Response
+from eagle_assets.openrouter.response import Response
 
 Outcome = Literal["answered", "retry", "refused", "fatal"]
 

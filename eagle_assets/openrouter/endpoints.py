@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from eagle_assets.configuration import Routing
-from eagle_assets.openrouter.wire import as_count, as_dict, as_list, as_text
+from eagle_assets.openrouter.values import as_count, as_dict, as_list, as_text
 
 MILLION = 1_000_000
 LOGPROBS = "logprobs"

@@ -11,7 +11,7 @@ import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.tolerant_json import parse_json
-from eagle_assets.openrouter.wire import as_amount, as_count, as_dict, as_list, as_name
+from eagle_assets.openrouter.values import as_amount, as_count, as_dict, as_list, as_name
 
 
 def read_exchange_line(line: bytes) -> Exchange:

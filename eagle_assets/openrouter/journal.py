@@ -30,7 +30,7 @@ from eagle_assets.openrouter.record_file import (
     read_records,
     record_at,
 )
-from eagle_assets.openrouter.wire import Response
+from eagle_assets.openrouter.response import Response
 
 SETTLED: tuple[Outcome, ...] = ("answered", "refused")
 INTERRUPTED = "interrupted: the process ended before the answer did"

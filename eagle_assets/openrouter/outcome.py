@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from eagle_assets.openrouter.event_stream import looks_like_event_stream
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.response import Response
 from eagle_assets.openrouter.tolerant_json import parse_json
-from eagle_assets.openrouter.wire import Response, as_dict, as_list, as_text, read_response
+from eagle_assets.openrouter.values import as_dict, as_list, as_text
+from eagle_assets.openrouter.wire import read_response
 
 _END = b"data: [DONE]\n\n"
 _FRAMES_AT_END = 4  # the usage frame, one that finishes, and some to spare

@@ -11,7 +11,7 @@ from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.transport import Server
-from eagle_assets.openrouter.wire import as_dict
+from eagle_assets.openrouter.values import as_dict
 
 AT_ONCE = 8
 

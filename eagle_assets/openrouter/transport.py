@@ -16,7 +16,7 @@ from eagle_assets.openrouter.attempts import Attempt
 from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.redaction import StreamRedactor, redacted
 from eagle_assets.openrouter.timing import Timing
-from eagle_assets.openrouter.wire import as_dict
+from eagle_assets.openrouter.values import as_dict
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ behind keep-alive blanks or an event stream, whole or cut, with an error anywher
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -15,109 +14,12 @@ from eagle_assets.openrouter.alike import Alike, alike
 from eagle_assets.openrouter.deltas import Deltas
 from eagle_assets.openrouter.event_stream import data_of, looks_like_event_stream, parts
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.response import ReceivedCall, Response
 from eagle_assets.openrouter.tolerant_json import parse_json
+from eagle_assets.openrouter.values import as_count, as_dict, as_ids, as_list, as_name, as_text
 
 _UNREAD = ("refusal", "function_call", "images", "audio")  # of a message, beside what the target model writes
 _MOST_KNOWN = 4  # kinds of events of a stream that are alike: one for each field, as a rule
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedCall:
-    """A tool call as received. `arguments` is None where the server sent null or nothing."""
-
-    id: str | None
-    name: str | None
-    arguments: str | None
-
-
-@dataclass(slots=True)
-class Response:
-    """What an exchange's body holds. Texts are None where the server sent null or nothing.
-
-    `error` is the provider's own message; `complete` says whether the transport brought the whole of the answer;
-    `notes` are the oddities met while reading, as short codes.
-    """
-
-    streamed: bool = False
-    complete: bool = False
-    error: str | None = None
-    error_code: int | str | None = None
-    response_id: str | None = None
-    model: str | None = None
-    provider: str | None = None
-    reasoning: str | None = None
-    content: str | None = None
-    tool_calls: tuple[ReceivedCall, ...] = ()
-    finish_reason: str | None = None
-    native_finish_reason: str | None = None
-    usage: dict[str, Any] = field(default_factory=dict)
-    deltas: Deltas = field(default_factory=Deltas)
-    token_ids: tuple[int, ...] | None = None
-    prompt_token_ids: tuple[int, ...] | None = None
-    logprobs: tuple[dict[str, Any], ...] | None = None
-    notes: tuple[str, ...] = ()
-
-    def note(self, code: str) -> None:
-        """Add a code to the notes, once."""
-        if code not in self.notes:
-            self.notes += (code,)
-
-    @property
-    def prompt_tokens(self) -> int | None:
-        return as_count(self.usage.get("prompt_tokens"))
-
-    @property
-    def completion_tokens(self) -> int | None:
-        return as_count(self.usage.get("completion_tokens"))
-
-    @property
-    def reasoning_tokens(self) -> int | None:
-        return as_count(as_dict(self.usage.get("completion_tokens_details")).get("reasoning_tokens"))
-
-    @property
-    def cost_usd(self) -> float | None:
-        """What the exchange cost; None means unknown, which is not zero."""
-        return as_amount(self.usage.get("cost"))
-
-
-def as_dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def as_name(value: object) -> str | None:
-    """A text that is no text of the model: half surrogate pairs, which no encoding can write, are replaced."""
-    if not isinstance(value, str):
-        return None
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
-
-
-def as_count(value: object) -> int | None:
-    """A count of tokens: a whole number that is not negative. Anything else is no count."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
-
-
-def as_amount(value: object) -> float | None:
-    """An amount, of money or time, that can be one: a number that is not negative and not beyond all reason."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
-        return float(value)
-    return None
-
-
-def as_ids(value: object) -> tuple[int, ...] | None:
-    """A list of token ids, or None where it is none."""
-    if isinstance(value, list) and value and all(type(i) is int for i in value):
-        return tuple(value)
-    return None
 
 
 def read_response(exchange: Exchange) -> Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Sequence
 
-from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count
+from eagle_assets.openrouter.response import ReceivedCall, Response
+from eagle_assets.openrouter.values import as_count
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.encoding import encodable
 from eagle_assets.reconstruction.evidence.reading import Reading

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from eagle_assets.openrouter.wire import as_dict, as_list
+from eagle_assets.openrouter.values import as_dict, as_list
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.verdict import Verdict

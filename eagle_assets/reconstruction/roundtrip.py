@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eagle_assets.openrouter.wire import ReceivedCall
+from eagle_assets.openrouter.response import ReceivedCall
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.evidence.reading import Reading

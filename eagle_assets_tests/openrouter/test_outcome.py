@@ -15,7 +15,8 @@ from eagle_assets.openrouter.decisions import known_cost_usd, retry_decision
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.outcome import ErrorDetails, error_details, read_outcome
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wire import read_response
 
 SHARED = Path(__file__).parents[3] / "shared"
 

@@ -9,7 +9,9 @@ import pytest
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of, read_exchange_line
-from eagle_assets.openrouter.wire import ReceivedCall, Response, as_count, as_ids, read_response
+from eagle_assets.openrouter.response import ReceivedCall, Response
+from eagle_assets.openrouter.values import as_count, as_ids
+from eagle_assets.openrouter.wire import read_response
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "completion_tokens_details": {"reasoning_tokens": 2}, "cost": 0.25}
 

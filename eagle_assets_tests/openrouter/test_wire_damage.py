@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import ReceivedCall, Response, read_response
+from eagle_assets.openrouter.response import ReceivedCall, Response
+from eagle_assets.openrouter.wire import read_response
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "completion_tokens_details": {"reasoning_tokens": 2}, "cost": 0.25}
 CALL = {"index": 0, "id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -29,8 +29,9 @@ import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.openrouter.response import Response
 from eagle_assets.openrouter.tolerant_json import parse_json
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchange_of_line

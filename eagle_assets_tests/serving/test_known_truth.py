@@ -13,7 +13,8 @@ import pytest
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, STOP_NOT_COUNTED, VERBATIM
 from eagle_assets.serving.output import NotInGrammar

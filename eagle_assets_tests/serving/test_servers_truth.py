@@ -17,7 +17,8 @@ import pytest
 from eagle_assets.openrouter.event_stream import event_data
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewrites_calls, trims
 from eagle_assets.serving.served import Frame, Served, Situation
 from eagle_assets.serving.servers import SGLANG_0_5_8, SGLANG_0_5_23, VLLM_0_33, VLLM_0_33_WITHOUT_BLANKS, Server

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from eagle_assets.openrouter.wire import ReceivedCall, Response
+from eagle_assets.openrouter.response import ReceivedCall, Response
 from eagle_assets.serving.output import Call, NotInGrammar, Output
 from eagle_assets.serving.served import Situation
 

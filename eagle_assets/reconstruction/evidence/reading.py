@@ -8,7 +8,9 @@ from typing import Any
 
 from eagle_assets.openrouter.deltas import Deltas
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import Response, as_count, as_dict, as_list, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.values import as_count, as_dict, as_list
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.encoding import has_surrogate
 from eagle_assets.reconstruction.evidence.layouts import Layout, layout_notes, layouts
 from eagle_assets.serving.served import Situation

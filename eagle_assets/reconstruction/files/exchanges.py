@@ -11,7 +11,7 @@ import msgspec
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.tolerant_json import parse_json
-from eagle_assets.openrouter.wire import as_dict, as_text
+from eagle_assets.openrouter.values import as_dict, as_text
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.calibrating.losses import Departed, Rate, Rates
 from eagle_assets.reconstruction.files.errors import CalibrationError

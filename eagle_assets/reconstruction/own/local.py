@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import Response
+from eagle_assets.openrouter.response import Response
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message
 from eagle_assets.reconstruction.own.local_forms import STOP_STRING, LocalResponse, local_response, served_response

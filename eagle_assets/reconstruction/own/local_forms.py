@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wire import read_response
 
 STOP_STRING = "stop_string"  # ended by a text that the request named, not by the model
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eagle_assets.openrouter.deltas import Delta, Deltas
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import ReceivedCall, Response
+from eagle_assets.openrouter.response import ReceivedCall, Response
 from eagle_assets.reconstruction.evidence.reading import Reading, reading_of, situation_of
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput
 from eagle_assets.serving.served import Served, Situation

@@ -22,7 +22,7 @@ from msgspec import structs
 from eagle_assets.durability import write_atomically
 from eagle_assets.lake.kept import Part
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import as_dict
+from eagle_assets.openrouter.values import as_dict
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
 from eagle_assets.reconstruction.calibrating.observation import Observation

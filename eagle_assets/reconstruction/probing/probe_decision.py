@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.wire import as_dict, as_list
+from eagle_assets.openrouter.values import as_dict, as_list
 from eagle_assets.reconstruction.encoding import encodable
 from eagle_assets.reconstruction.evidence.reading import Reading, read
 from eagle_assets.serving.convention import Convention

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from eagle_assets.openrouter.wire import Response, read_response
+from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.serving.output import NotInGrammar
 from eagle_assets.serving.served import Frame, Served
