@@ -35,14 +35,12 @@ from eagle_assets.reconstruction.sequences import FOUND_SEQUENCES, found_rows, g
 from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
 from eagle_assets.targets.kimi import target_named
 
-_CODE = (
+CODE = (
     "reconstruction",
     "serving",
     "targets",
-    "openrouter/wire.py",
-    "openrouter/alike.py",
-    "openrouter/event_stream.py",
-    "openrouter/exchange.py",
+    *(f"openrouter/{name}.py" for name in ("wire", "response", "values", "tolerant_json", "exchange")),
+    *(f"openrouter/{name}.py" for name in ("event_stream", "alike", "deltas", "attempts", "decisions", "outcome")),
     "lake/columns.py",
 )
 _PACKAGES = ("splintr-rs", "renderers")
@@ -53,7 +51,7 @@ _FACTS = b"decisive facts"
 
 def found_by() -> str:
     """A digest of the code that findings and observations depend on."""
-    return digest_of_code(_CODE, _PACKAGES)
+    return digest_of_code(CODE, _PACKAGES)
 
 
 class Finder(Protocol):
