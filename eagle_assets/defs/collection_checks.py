@@ -112,7 +112,11 @@ def ids_are_given(rows: Iterable[dict[str, Any]], base_url: str) -> Check:
     share = len(without) / len(reasons) if reasons else 0.0
     given = share <= MAX_SHARE_OF_STRAYS
     named = f" ({without[0]})" if without else ""
-    wanted = "" if given else ": a server is needed that knows `return_token_ids`, such as vLLM from 0.10.2 on"
+    wanted = (
+        ""
+        if given
+        else ": a server is needed that knows `return_token_ids`, such as vLLM from 0.10.2 on or SGLang 0.5.23"
+    )
     return Check(
         "providers_allowed",
         given,

@@ -19,6 +19,7 @@ from eagle_assets.openrouter.tolerant_json import parse_json
 from eagle_assets.openrouter.values import as_count, as_dict, as_ids, as_list, as_name, as_text
 
 _UNREAD = ("refusal", "function_call", "images", "audio")  # of a message, beside what the target model writes
+_IDS = ("token_ids", "response_token_ids", "output_ids")  # of a choice: vLLM's name, SGLang's, others'
 _MOST_KNOWN = 4  # kinds of events of a stream that are alike: one for each field, as a rule
 
 
@@ -77,7 +78,7 @@ def _read_json_body(body: bytes) -> Response:
         for c in map(as_dict, as_list(message.get("tool_calls")))
         for f in [as_dict(c.get("function"))]
     )
-    response.token_ids = as_ids(choice.get("token_ids")) or as_ids(choice.get("output_ids"))
+    response.token_ids = next(filter(None, (as_ids(choice.get(name)) for name in _IDS)), None)
     response.prompt_token_ids = as_ids(document.get("prompt_token_ids")) or as_ids(choice.get("prompt_token_ids"))
     entries = as_list(as_dict(choice.get("logprobs")).get("content"))
     response.logprobs = tuple(map(as_dict, entries)) or None

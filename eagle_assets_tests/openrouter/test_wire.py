@@ -207,6 +207,8 @@ def test_a_streamed_call_without_arguments_has_none() -> None:
 def test_given_ids_of_both_kinds() -> None:
     whole = received(json_body(choice={"token_ids": [1, 2]}, prompt_token_ids=[3]))
     assert (whole.token_ids, whole.prompt_token_ids) == ((1, 2), (3,))
+    of_sglang = received(json_body(choice={"response_token_ids": [1, 2], "prompt_token_ids": [3]}))
+    assert (of_sglang.token_ids, of_sglang.prompt_token_ids) == ((1, 2), (3,))
     frame = delta(content="a")
     frame["choices"][0]["token_ids"] = [1]
     streamed = received(stream(frame | {"prompt_token_ids": [3]}, frame, LAST))

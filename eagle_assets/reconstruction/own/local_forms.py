@@ -1,8 +1,10 @@
 """The forms in which a team's own server gives its ids, each read into the same row.
 
 - A plain row: `{"prompt_id", "prompt_ids", "output_ids", "finish_reason"?, "text"?}`.
-- What SGLang's `/generate` returns: `output_ids` with `meta_info`, and `text` unless the tokenizer was skipped.
-- A chat completion of vLLM or SGLang that was asked with `return_token_ids`: `prompt_token_ids`, `choices[].token_ids`.
+- What SGLang's `/generate` returns: `output_ids` with `meta_info`, `text` unless the tokenizer was skipped, and
+  `prompt_token_ids` if it was asked with `return_prompt_token_ids`.
+- A chat completion that was asked with `return_token_ids`: `prompt_token_ids` and `choices[].token_ids` of vLLM,
+  `choices[].prompt_token_ids` and `choices[].response_token_ids` of SGLang (0.5.23; not yet 0.5.12).
 
 The last two may stand alone or under `response`, with the request under `request` and a `prompt_id` beside them.
 Nothing is encoded: ids that are not there are missed.
@@ -65,6 +67,7 @@ class _MetaInfo(msgspec.Struct):
 class _Generated(msgspec.Struct):
     meta_info: _MetaInfo
     output_ids: list[int]
+    prompt_token_ids: list[int] | None = None
     text: str | None = None
 
 
@@ -132,7 +135,7 @@ def _of_generate(body: bytes, around: _Around, inner: _Around) -> LocalResponse:
     finish = said.finish_reason
     return LocalResponse(
         prompt_id=_named(around.prompt_id or inner.prompt_id or said.id),
-        prompt_ids=_asked(around.asked_with or inner.asked_with or said.prompt_token_ids),
+        prompt_ids=_asked(around.asked_with or inner.asked_with or answer.prompt_token_ids or said.prompt_token_ids),
         output_ids=answer.output_ids,
         finish_reason=_finish_reason(finish.type, finish.matched) if isinstance(finish, _Finish) else finish,
         text=answer.text,
@@ -147,7 +150,7 @@ def _of_chat(body: bytes, around: _Around, inner: _Around) -> LocalResponse:
         raise ValueError(f"it holds {len(chat.choices)} choices; write each to a line of its own")
     message = read_response(Exchange("", "", None, 200, {}, body))
     if message.token_ids is None:
-        raise ValueError("the completion has no `token_ids`; ask the server with return_token_ids")
+        raise ValueError("the completion has no ids; ask the server with return_token_ids")
     stopped_by = chat.choices[0].stop_reason, chat.choices[0].matched_stop
     return LocalResponse(
         prompt_id=_named(around.prompt_id or inner.prompt_id or chat.id),
@@ -175,6 +178,6 @@ def _asked(prompt_ids: list[int] | None) -> list[int]:
     if not prompt_ids:
         raise ValueError(
             "the ids of the prompt are missing; keep what was sent as `input_ids`, or ask the server with "
-            "return_token_ids"
+            "return_token_ids (SGLang's /generate: return_prompt_token_ids)"
         )
     return prompt_ids

@@ -48,6 +48,14 @@ def chat(**changes: Any) -> dict[str, Any]:
     }
 
 
+def sglang_chat() -> dict[str, Any]:
+    """The same of SGLang 0.5.23, which has names of its own, each in the choice."""
+    choice = {"prompt_token_ids": PROMPT, "response_token_ids": OUTPUT, "matched_stop": MARKERS.stop}
+    answer = chat(choice=choice, metadata={"weight_version": "default"})
+    del answer["prompt_token_ids"], answer["choices"][0]["token_ids"]
+    return answer
+
+
 def sequence_of(folder: Path, row: dict[str, Any]) -> dict[str, Any]:
     path = folder / "B1.jsonl"
     path.write_text(json.dumps(row) + "\n")
@@ -61,12 +69,14 @@ def sequence_of(folder: Path, row: dict[str, Any]) -> dict[str, Any]:
         (generated(input_ids=PROMPT), "rid-1"),
         (generated(input_ids=PROMPT, prompt_id="p1"), "p1"),
         (generated(meta={"prompt_token_ids": PROMPT}), "rid-1"),
+        (generated(prompt_token_ids=PROMPT), "rid-1"),
         (generated(text=None, prompt_ids=PROMPT), "rid-1"),
         ({"prompt_id": "p1", "prompt_ids": PROMPT, "response": generated()}, "p1"),
         ({"request": {"input_ids": PROMPT, "sampling_params": {}}, "response": generated()}, "rid-1"),
         (chat(), "chatcmpl-1"),
         ({"prompt_id": "p1", "request": {"messages": [], "tools": []}, "response": chat()}, "p1"),
         (chat(prompt_token_ids=None, choice={"prompt_token_ids": PROMPT}), "chatcmpl-1"),
+        (sglang_chat(), "chatcmpl-1"),
         # No reasoning parser: all in one text.
         (chat(choice={"message": {"content": "They want hello.</think>Hello!\n"}}), "chatcmpl-1"),
     ],
@@ -119,7 +129,7 @@ def test_an_output_that_a_stop_string_ended_has_no_stop_token(tmp_path: Path) ->
         (generated(input_ids=PROMPT, output_ids=[VOCABULARY.size]), "line 1: output_ids holds an id outside"),
         (
             chat(choice={"token_ids": None}),
-            "line 1: the completion has no `token_ids`; ask the server with return_token",
+            "line 1: the completion has no ids; ask the server with return_token_ids",
         ),
         (chat(choices=[]), "line 1: it holds 0 choices; write each to a line of its own"),
         (chat(choices=[{}, {}]), "line 1: it holds 2 choices"),
