@@ -11,6 +11,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -33,6 +34,18 @@ class ConfigurationError(Exception):
     """The datasets file or the environment cannot be used; the message says what to change."""
 
 
+def _blank_is_none(value: object) -> object:
+    return value.strip() or None if isinstance(value, str) else value
+
+
+Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_none)]
+
+
+def revealed(secret: Secret) -> str | None:
+    """The text of a secret; None where there is none."""
+    return None if secret is None else secret.get_secret_value()
+
+
 class Settings(BaseSettings):
     """Environment variables; a `.env` file in the working folder counts too, the environment wins."""
 
@@ -40,10 +53,10 @@ class Settings(BaseSettings):
 
     home: Path = Field(default=Path("data"), validation_alias="EAGLE_ASSETS_HOME")
     datasets_file: Path = Field(default=PACKAGED_DATASETS_FILE, validation_alias="EAGLE_ASSETS_DATASETS")
-    api_key: SecretStr | None = Field(default=None, validation_alias="OPENROUTER_API_KEY")
-    judge_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_JUDGE_KEY")
+    api_key: Secret = Field(default=None, validation_alias="OPENROUTER_API_KEY")
+    judge_key: Secret = Field(default=None, validation_alias="EAGLE_ASSETS_JUDGE_KEY")
     base_url: str = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
-    server_key: SecretStr | None = Field(default=None, validation_alias="EAGLE_ASSETS_SERVER_KEY")
+    server_key: Secret = Field(default=None, validation_alias="EAGLE_ASSETS_SERVER_KEY")
 
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))  # minute, hour, day, month, weekday

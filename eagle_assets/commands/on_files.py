@@ -123,7 +123,7 @@ def judge(
       eagle-assets judge recorded.jsonl -o verdicts.jsonl --sglang http://127.0.0.1:30000
       eagle-assets judge monday.jsonl -o verdicts.jsonl --vllm http://127.0.0.1:8000 --save-calibration settled.json
     """
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration, revealed
     from eagle_assets.judge.bench import Bench
     from eagle_assets.judge.command import judge_files
     from eagle_assets.judge.opening import judge_named, opened
@@ -139,7 +139,7 @@ def judge(
         chosen = judge_named(sglang, vllm, folder, model) or configuration.judge
         if chosen is None:
             fail("there is no judge: name one with --sglang URL, --vllm URL or --folder DIR, or in the datasets file")
-        key = settings.judge_key.get_secret_value() if settings.judge_key is not None else None
+        key = revealed(settings.judge_key)
         bench = Bench(opened(chosen, concurrency, key), home().root / "judge", concurrency)
         target = target_named(configuration.target)
         limit = configuration.max_residual_error

@@ -23,7 +23,7 @@ def reason_to_skip(home: Home, configuration: Configuration, settings: Settings,
     Prompts that the audit of `prompts` refused, and answers whose sequences failed theirs, are not tried again and
     again: a person has to act on them.
     """
-    if settings.api_key is None or not settings.api_key.get_secret_value().strip():
+    if settings.api_key is None:
         return f"OPENROUTER_API_KEY is not set, and {name} is bought from OpenRouter"
     if home.is_locked("raw_responses", name):
         return f"{name} is being collected by another run"

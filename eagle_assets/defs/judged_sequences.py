@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from eagle_assets.configuration import revealed
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
@@ -69,8 +70,7 @@ def judged_sequences(context: dg.AssetExecutionContext, project: Project) -> Eve
 
     name, home, configuration = context.partition_key, project.home, project.configuration
     target, limit = target_named(configuration.target), configuration.max_residual_error
-    concurrency, secret = configuration.concurrency, project.settings.judge_key
-    key = None if secret is None else secret.get_secret_value()
+    concurrency, key = configuration.concurrency, revealed(project.settings.judge_key)
     with (
         refusals(JudgeBusy, JudgeError, JournalError),
         new_version(home, "judged_sequences", name, context.run.run_id) as version,

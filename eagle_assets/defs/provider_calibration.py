@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from eagle_assets.configuration import ALWAYS_EXCLUDED, Configuration, Settings
+from eagle_assets.configuration import ALWAYS_EXCLUDED, Configuration, Settings, revealed
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Check, Published
@@ -94,8 +94,7 @@ async def _listed_endpoints(settings: Settings, target: str) -> "tuple[Endpoint,
     from eagle_assets.openrouter.timing import Timing
     from eagle_assets.openrouter.transport import Server
 
-    key = settings.api_key.get_secret_value() if settings.api_key is not None else ""
-    async with Server(settings.base_url, key, 1, Timing()) as server:
+    async with Server(settings.base_url, revealed(settings.api_key), 1, Timing()) as server:
         status, document = await server.get(f"models/{target}/endpoints")
     if status != 200:
         raise dg.Failure(

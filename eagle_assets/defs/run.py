@@ -54,8 +54,7 @@ def materialise(
     chosen = _known_datasets(datasets, configuration)
     wanted = _wanted(until)
     bought = [name for name in chosen if name in configuration.bought]
-    has_key = settings.api_key is not None and settings.api_key.get_secret_value().strip()
-    if bought and not has_key:
+    if bought and settings.api_key is None:
         raise RunRefused(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"

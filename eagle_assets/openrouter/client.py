@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eagle_assets.configuration import Configuration, OpenRouterDataset, Settings
+from eagle_assets.configuration import Configuration, OpenRouterDataset, Settings, revealed
 from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.endpoints import (
     Endpoint,
@@ -94,9 +94,9 @@ def collect_missing(
     source = configuration.bought.get(dataset)
     if source is None:
         raise CollectionError(f"dataset {dataset} is not bought from OpenRouter; look at the datasets file")
-    if settings.api_key is None or not settings.api_key.get_secret_value().strip():
+    key = revealed(settings.api_key)
+    if key is None:
         raise CollectionError("OPENROUTER_API_KEY is not set; set it, or try everything without a key by `make demo`")
-    key = settings.api_key.get_secret_value().strip()
     timing = timing or Timing()
     watcher = Watcher(on_progress, on_answer)
 

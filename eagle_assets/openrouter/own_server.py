@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from eagle_assets.configuration import Configuration, ServerDataset, Settings
+from eagle_assets.configuration import Configuration, ServerDataset, Settings, revealed
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.interruption import interruptible
@@ -38,7 +38,7 @@ def ask_own_server(
     An interruption is met as by `collect_missing`. Raises JournalError; what was answered is in the journal all the
     same.
     """
-    key = settings.server_key.get_secret_value() if settings.server_key is not None else "none"
+    key = revealed(settings.server_key)
     requests = ((prompt, build_request(prompt, dataset, configuration)) for prompt in prompts)
     origin = Origin(dataset.model or configuration.target, frozenset(), frozenset(), frozenset())
 

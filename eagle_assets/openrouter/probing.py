@@ -9,7 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from eagle_assets.configuration import PROBES, Configuration, Routing, Settings
+from eagle_assets.configuration import PROBES, Configuration, Routing, Settings, revealed
 from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.endpoints import Endpoint, dearest_price, worst_case_usd
@@ -56,7 +56,7 @@ def ask_probes(
 
     At most MOST_OF_THE_BUDGET is spent on it, ever. Raises JournalError and LedgerError.
     """
-    key = settings.api_key.get_secret_value().strip() if settings.api_key is not None else ""
+    key = revealed(settings.api_key)
     timing = timing or Timing(attempts=3)
     tick = Tick(PROBES, MOST_OF_THE_BUDGET * configuration.budget_usd)
 

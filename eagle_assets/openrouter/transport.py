@@ -31,17 +31,18 @@ class Trouble:
 
 
 class Server:
-    """An OpenRouter server, its key, and the connections to it. The key leaves this object only in requests."""
+    """A server, the key that it wants, if it wants one, and the connections to it. The key leaves this object only in
+    requests."""
 
-    def __init__(self, base_url: str, key: str, connections: int, timing: Timing) -> None:
-        self._key = key
+    def __init__(self, base_url: str, key: str | None, connections: int, timing: Timing) -> None:
+        self._key = key or ""
         self._timing = timing
         base = base_url.rstrip("/") + "/"
         self._completions = httpx.URL(f"{base}chat/completions")  # parsed once: it is asked for each time
         self._client: httpx.AsyncClient = HttpxAiohttpClient(
             base_url=base,
             headers={
-                "Authorization": f"Bearer {key}",
+                **({"Authorization": f"Bearer {key}"} if key else {}),
                 "Accept-Encoding": "identity",  # so that the bytes kept are the bytes sent
             },
             limits=httpx.Limits(max_connections=connections, keepalive_expiry=30.0),

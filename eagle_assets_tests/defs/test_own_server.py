@@ -10,17 +10,23 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, require
 from eagle_assets.lake.home import Home
+from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.own_server import ask_own_server
 from eagle_assets.openrouter.requests import read_prompts
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.defs.conftest import QUESTIONS, TARGET, write_prompts
+from eagle_assets_tests.judge.serving import serving
 
 STAGES = ("prompts", "raw_responses", "token_sequences", "training_shards")
 
@@ -48,13 +54,14 @@ def proved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(proved: Path, tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A home whose B2 is answered by a server with ids; no key is set."""
+    """A home whose B2 is answered by a server with ids; nothing is bought."""
     shutil.copytree(proved, tmp_path / "home")
     write_prompts(tmp_path / "B2.jsonl")
     datasets(tmp_path, server, "meridian")
     monkeypatch.setenv("EAGLE_ASSETS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("EAGLE_ASSETS_DATASETS", str(tmp_path / "datasets.yaml"))
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    monkeypatch.setenv("EAGLE_ASSETS_SERVER_KEY", "sandbox")
     monkeypatch.setenv("OPENROUTER_BASE_URL", "http://127.0.0.1:9/nobody")
     return Home(tmp_path / "home")
 
@@ -107,6 +114,31 @@ def test_a_server_without_ids_is_refused_in_a_sentence(home: Home, tmp_path: Pat
     assert not run("prompts", "raw_responses").success
     with pytest.raises(GateClosed, match=r"4 of 4 answers of http.* have no ids .* knows `return_token_ids`"):
         require(home, "raw_responses", "B2")
+
+
+@pytest.mark.parametrize("key", [None, "", "none"])
+def test_every_byte_of_an_answer_is_kept_whatever_the_key_is(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "There are none, nonetheless."}}]}).encode()
+    keys: list[str | None] = []
+
+    async def answer(request: Request) -> Response:
+        keys.append(request.headers.get("authorization"))
+        return Response(body, media_type="application/json")
+
+    if key is None:
+        monkeypatch.delenv("EAGLE_ASSETS_SERVER_KEY")
+    else:
+        monkeypatch.setenv("EAGLE_ASSETS_SERVER_KEY", key)
+    with serving(Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])) as url:
+        datasets(tmp_path, f"{url}/v1", "nobody")
+        configuration = load_configuration(tmp_path / "datasets.yaml")
+        asked = read_prompts(tmp_path / "B2.jsonl")
+        ask_own_server(home.root, "B2", configuration.own["B2"], asked, configuration, Settings())  # type: ignore[arg-type]
+    kept = [record.exchange.body for record in open_journal(home.root, "B2").read()]
+    assert kept == [body] * len(QUESTIONS)
+    assert set(keys) == {f"Bearer {key}" if key else None}
 
 
 def test_a_server_that_is_not_there_is_named(home: Home, tmp_path: Path) -> None:

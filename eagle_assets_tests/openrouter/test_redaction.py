@@ -20,3 +20,10 @@ def test_a_stream_comes_through_without_the_key_however_it_is_cut(pieces: list[b
 def test_pieces_without_the_key_are_not_held_back() -> None:
     assert StreamRedactor(KEY).feed(b"data: {}\n\n") == b"data: {}\n\n"
     assert redacted(f"Bearer {KEY}", KEY) == f"Bearer {REDACTED}"
+
+
+@given(PIECES, st.sampled_from(["", "none", "k", "sk-or-sk"]))
+def test_what_is_no_secret_leaves_every_byte_as_it_came(pieces: list[bytes], key: str) -> None:
+    redactor = StreamRedactor(key)
+    assert b"".join(map(redactor.feed, pieces)) + redactor.rest() == b"".join(pieces)
+    assert redacted("nonetheless", key) == "nonetheless"
