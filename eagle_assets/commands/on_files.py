@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from eagle_assets.commands.group import fail, home, require_output
 
 
+class _ExchangesFile(click.Path):
+    """A file of exchanges: a regular one, as it is read more than once."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.is_file():
+            self.fail(f"{path} is no regular file, and is read more than once: write it into a file first", param, ctx)
+        return path
+
+
+EXCHANGES = _ExchangesFile(exists=True, dir_okay=False)
+
+
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="IN...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("files", nargs=-1, required=True, metavar="IN...", type=EXCHANGES)
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where verdicts go."
 )
@@ -46,9 +60,7 @@ def reconstruct(
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="IN...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("files", nargs=-1, required=True, metavar="IN...", type=EXCHANGES)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where the calibration goes.")
 @click.option("--explain", "provider", metavar="PROVIDER", help="Which exchanges refuted what, and what is left over.")
 @click.option(
@@ -80,9 +92,7 @@ def calibrate(
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="IN...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("files", nargs=-1, required=True, metavar="IN...", type=EXCHANGES)
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where verdicts go."
 )
@@ -152,7 +162,7 @@ def judge(
 @click.argument("exchange_id")
 @click.option(
     "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=EXCHANGES,
     help="Look in this file of exchanges, not in what the pipeline made.",
 )
 @click.option("--ids", "with_ids", is_flag=True, help="With the id of each token.")

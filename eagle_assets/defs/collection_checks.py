@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from eagle_assets.configuration import Configuration
 from eagle_assets.lake.audit import Check
 from eagle_assets.openrouter.client import CollectionSummary
-from eagle_assets.openrouter.endpoints import Endpoint
-from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
+from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS
 from eagle_assets.reconstruction.own.local import response_in
 
 WORST = 10
@@ -84,24 +82,23 @@ def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Che
     )
 
 
-def providers_allowed(
-    rows: Iterable[Mapping[str, Any]], configuration: Configuration, endpoints: Sequence[Endpoint] = ()
-) -> Check:
-    origin, answers = Origin.allowed(configuration.target, configuration.routing, endpoints), 0
-    strays: list[tuple[Mapping[str, Any], str]] = []
+def providers_allowed(rows: Iterable[Mapping[str, Any]]) -> Check:
+    """Whether the answers are from whom they were asked, but for few."""
+    answers = 0
+    strays: list[Mapping[str, Any]] = []
     for row in rows:
         if row["outcome"] == "answered":
             answers += 1
-            if (reason := origin.stray(row["model"], row["provider"])) is not None:
-                strays.append((row, reason))
+            if row["stray"] is not None:
+                strays.append(row)
     share = len(strays) / answers if answers else 0.0
     return Check(
         "providers_allowed",
         share <= MAX_SHARE_OF_STRAYS,
         f"{len(strays)} of {answers} answers are not from whom they were asked"
-        + (f", such as {strays[0][1]}; they are kept, and never trained on" if strays else ""),
+        + (f", such as {strays[0]['stray']}; they are kept, and never trained on" if strays else ""),
         {"answers": answers, "strays": len(strays), "share": share},
-        tuple({"exchange_id": row["exchange_id"], "reason": reason} for row, reason in strays[:WORST]),
+        tuple({"exchange_id": row["exchange_id"], "reason": row["stray"]} for row in strays[:WORST]),
     )
 
 

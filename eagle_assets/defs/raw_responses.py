@@ -102,6 +102,7 @@ def _served(
     from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.own_server import ask_own_server
     from eagle_assets.reconstruction.own.local import served_row
+    from eagle_assets.reconstruction.stored import nobody_strays
     from eagle_assets.targets.kimi import target_named
 
     home, configuration = project.home, project.configuration
@@ -114,7 +115,9 @@ def _served(
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
     prompt_ids = [prompt.prompt_id for prompt in asked]
-    nothing_lost = write_collected(version, name, prompt_ids, summary, lambda row: served_row(row, target))
+    nothing_lost = write_collected(
+        version, name, prompt_ids, summary, nobody_strays, lambda row: served_row(row, target)
+    )
     answers = sum(row["outcome"] == "answered" for row in version.rows(columns=["outcome"]))
     checks = [
         nothing_lost,
@@ -140,6 +143,7 @@ def _bought(
     from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.client import collect_missing
     from eagle_assets.openrouter.ledger import budget_totals
+    from eagle_assets.openrouter.origin import Origin
 
     home, configuration = project.home, project.configuration
     inputs = [require(home, "prompts", name), require(home, "provider_calibration")]
@@ -162,10 +166,10 @@ def _bought(
     )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
-    nothing_lost = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary)
+    origin = Origin.allowed(configuration.target, configuration.routing, published_endpoints(inputs[1]))
+    nothing_lost = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary, origin.stray)
     totals = budget_totals(home.root, configuration)
-    rows = version.rows(columns=["exchange_id", "provider", "model", "outcome"])
-    allowed = providers_allowed(rows, configuration, published_endpoints(inputs[1]))
+    allowed = providers_allowed(version.rows(columns=["exchange_id", "outcome", "stray"]))
     checks = [
         nothing_lost,
         spend_within_budget(

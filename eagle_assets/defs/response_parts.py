@@ -19,24 +19,32 @@ from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import PART_ROWS, NewVersion
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.journal import JournalReader, open_journal
-from eagle_assets.reconstruction.stored import row_of_record
+from eagle_assets.reconstruction.stored import StrayOf, row_of_record
 
 MOST_SMALL_PARTS = 64
 """Files that are not full from which on they are put together. What was found in their responses is then found anew."""
 
+_OF_AN_ANSWER = ("exchange_id", "outcome", "model", "provider", "stray")
 
-def keep_parts(version: NewVersion, journal: JournalReader) -> set[str]:
-    """Keep every part whose rows are still what the journal says of their exchanges; returns the ids of these."""
+
+def keep_parts(version: NewVersion, journal: JournalReader, stray_of: StrayOf) -> set[str]:
+    """Keep every part whose rows are still what the journal says of their exchanges, and routing of whose they are;
+    returns the ids of these."""
     kept: set[str] = set()
     ended = journal.ended()
     for file in _worth_keeping(version):
-        columns = _read(version, file, ["exchange_id", "cost_usd", "generation"])
+        columns = _read(version, file, [*_OF_AN_ANSWER, "cost_usd", "generation"])
         ids, told = columns["exchange_id"], zip(columns["cost_usd"], columns["generation"], strict=True)
         settled_since = (
             cost is None and generation is None and ended.get(exchange_id)
             for exchange_id, (cost, generation) in zip(ids, told, strict=True)
         )
-        if ended.keys() >= set(ids) and not any(settled_since) and version.keep(file):
+        answers = zip(*(columns[name] for name in _OF_AN_ANSWER), strict=True)
+        moved = (
+            outcome == "answered" and stray_of(model, provider) != stray
+            for _, outcome, model, provider, stray in answers
+        )
+        if ended.keys() >= set(ids) and not any(settled_since) and not any(moved) and version.keep(file):
             kept.update(ids)
     return kept
 
@@ -46,20 +54,21 @@ def write_collected(
     name: str,
     prompt_ids: Sequence[str],
     summary: CollectionSummary,
+    stray_of: StrayOf,
     changed: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row,
 ) -> Check:
     """Write every exchange of a dataset's journal, `changed`, that is not in a part that is kept. Returns the check
-    that nothing is lost.
+    that nothing is lost. `stray_of` says why an answer may not be used.
 
     New rows are in the order of the prompts, so that they do not depend on when each answer came.
     """
     journal = open_journal(version.home.root, name)
-    known, read = keep_parts(version, journal), list[tuple[str, bytes]]()
+    known, read = keep_parts(version, journal, stray_of), list[tuple[str, bytes]]()
 
     def rows() -> Iterator[dict[str, Any]]:
         for record in journal.read(prompt_ids, known):
             read.append(fingerprint(record.exchange.exchange_id, record.exchange.body))
-            yield changed(row_of_record(record, name))
+            yield changed(row_of_record(record, name, stray_of))
 
     new = version.write_parts(RAW_RESPONSES, rows())
     explained = every_prompt_is_explained(prompt_ids, version.rows(columns=["prompt_id", "outcome"]), summary)

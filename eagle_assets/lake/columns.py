@@ -28,6 +28,7 @@ RAW_RESPONSES: Columns = {
     "status": ("int32", "HTTP status; null where no answer came, and for local rows."),
     "outcome": ("string", "answered, retry, refused or fatal; local rows are answered."),
     "reason": ("string", "Why there is no answer; null where there is one."),
+    "stray": ("string", "Why the answer is not from whom it was asked, and never trained on; null where it is."),
     "request": ("string", "JSON as sent."),
     "body": ("binary", "As received, byte for byte; of local rows the line of the file."),
     "transport_error": ("string", "What broke the connection, if something did."),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from eagle_assets.configuration import Routing
+from eagle_assets.openrouter.names import plain_name
 from eagle_assets.openrouter.values import as_count, as_dict, as_list, as_text
 
 MILLION = 1_000_000
@@ -155,11 +155,6 @@ def is_named_by(endpoint: Endpoint, slugs: set[str]) -> bool:
 def slugs_of(names: Iterable[str]) -> set[str]:
     """The names in a routing list, in each form that an endpoint may have them."""
     return {name.lower() for name in names} | {plain_name(name) for name in names if "/" not in name}
-
-
-def plain_name(name: str) -> str:
-    """A provider's name without what display names and slugs differ in: "Moonshot AI" and "moonshotai" are one."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _within(price: Price, max_price: Mapping[str, float]) -> bool:

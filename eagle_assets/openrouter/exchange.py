@@ -12,8 +12,9 @@ class Exchange:
 
     `arrivals` are pairs (byte offset, seconds since the request left) where they were recorded;
     `order` is the exchange's place among others, in time or in a file: a provider may change in between;
-    `generation` is the `data` object of `/generation`, where it was asked; `malformed` is what is wrong with a line
-    that should have held an exchange; `other` keeps every further key.
+    `generation` is the `data` object of `/generation`, where it was asked; `stray` is why the answer is
+    not from whom it was asked, where that was looked at; `malformed` is what is wrong with a line that should have held
+    an exchange; `other` keeps every further key.
     """
 
     exchange_id: str
@@ -26,5 +27,6 @@ class Exchange:
     generation: dict[str, Any] | None = None
     arrivals: tuple[tuple[int, float], ...] = ()
     order: float = 0.0
+    stray: str | None = None
     malformed: str | None = None
     other: dict[str, Any] = field(default_factory=dict)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eagle_assets.configuration import ALWAYS_EXCLUDED, Routing
-from eagle_assets.openrouter.endpoints import Endpoint, is_named_by, plain_name, slugs_of
+from eagle_assets.openrouter.endpoints import Endpoint, is_named_by, slugs_of
+from eagle_assets.openrouter.names import plain_name
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.target import UnknownTarget
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,8 +10,15 @@ import msgspec
 from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.exchange import Exchange
 
+StrayOf = Callable[[str | None, str | None], str | None]
+"""Why an answer by this model and this provider may not be used, or None."""
 
-def row_of_record(record: JournalRecord, dataset: str) -> dict[str, Any]:
+
+def nobody_strays(model: str | None, provider: str | None) -> None:
+    """Of a server of one's own, or where it is not looked at: every answer is from whom it was asked."""
+
+
+def row_of_record(record: JournalRecord, dataset: str, stray_of: StrayOf = nobody_strays) -> dict[str, Any]:
     """A journal's record as a row of the schema RAW_RESPONSES; nothing of the exchange is lost."""
     exchange = record.exchange
     return {
@@ -22,6 +30,7 @@ def row_of_record(record: JournalRecord, dataset: str) -> dict[str, Any]:
         "status": exchange.status,
         "outcome": record.outcome,
         "reason": record.reason,
+        "stray": stray_of(exchange.model, exchange.provider) if record.outcome == "answered" else None,
         "request": _json(exchange.request),
         "body": exchange.body,
         "transport_error": exchange.transport_error,
@@ -48,6 +57,7 @@ def exchange_of_row(row: dict[str, Any]) -> Exchange:
         generation=msgspec.json.decode(row["generation"]) if row["generation"] is not None else None,
         order=row["ended_at"] or 0.0,
         arrivals=tuple((offset, seconds) for offset, seconds in msgspec.json.decode(row["arrivals"])),
+        stray=row["stray"],
         other=msgspec.json.decode(row["other"]),
     )
 

@@ -15,7 +15,7 @@ from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.journal import Journal, journal_folder, open_journal
-from eagle_assets.reconstruction.stored import row_of_record
+from eagle_assets.reconstruction.stored import StrayOf, nobody_strays, row_of_record
 
 GOOD = Check("nothing_lost", True, "nothing is")
 
@@ -41,11 +41,11 @@ def answer(home: Home, *names: str) -> None:
                 journal.end(attempt)
 
 
-def publish(home: Home) -> Audit:
+def publish(home: Home, stray_of: StrayOf = nobody_strays) -> Audit:
     journal = open_journal(home.root, "B3")
     with new_version(home, "raw_responses", "B3") as version:
-        known = keep_parts(version, journal)
-        version.write_parts(RAW_RESPONSES, (row_of_record(r, "B3") for r in journal.read(["a", "b"], known)))
+        known = keep_parts(version, journal, stray_of)
+        version.write_parts(RAW_RESPONSES, (row_of_record(r, "B3", stray_of) for r in journal.read(["a", "b"], known)))
         return version.audit([GOOD])
 
 
@@ -72,6 +72,15 @@ def test_what_is_told_of_an_exchange_later_is_taken_in(home: Home) -> None:
     second = publish(home)
     assert second.files[0].sha256 != first.files[0].sha256
     assert rows(home, "prompt_id", "cost_usd") == [("a", 0.5), ("unknown", 0.25)]
+
+
+def test_a_provider_that_is_excluded_later_strays_from_then_on(home: Home) -> None:
+    answer(home, "a", "unknown")
+    first = publish(home)
+    second = publish(home, lambda model, provider: "excluded")
+    assert second.files[0].sha256 != first.files[0].sha256
+    assert rows(home, "prompt_id", "stray") == [("a", "excluded"), ("unknown", None)]
+    assert publish(home, lambda model, provider: "excluded").identity == second.identity
 
 
 def test_many_small_files_are_put_together(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 import httpx
 import pytest
 
-from eagle_assets.configuration import Configuration, Settings
+from eagle_assets.configuration import Configuration, Routing, Settings
 from eagle_assets.openrouter.client import CollectionSummary, collect_missing
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import Ledger, budget_totals
+from eagle_assets.openrouter.origin import Origin
 from eagle_assets.openrouter.requests import Prompt
 from eagle_assets.openrouter.wire import read_response
 from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
@@ -327,3 +328,14 @@ def test_the_sandbox_misbehaves_as_it_is_asked_to(tmp_path: Path) -> None:
     strays = [s for s in sequences if s["provider"] in ("Fireworks", "BaseTen") or s["model"] == ANOTHER_MODEL]
     assert len(strays) >= summary.strays
     assert {s["verdict"] for s in strays} == {"unusable"}
+
+
+def test_whoever_was_not_asked_is_never_trained_on_though_the_request_excludes_nobody(tmp_path: Path) -> None:
+    with serving(Router({"p5": ["stray"]}, provider="Novita")) as router:
+        assert collect(tmp_path, router, *(f"p{n}" for n in range(30))).strays == 0
+    records = list(open_journal(tmp_path, "B3").read())
+    asked = Origin.allowed("moonshotai/kimi-k2.5", Routing(only=("chutes",)))
+    rows = [row_of_record(record, "B3", asked.stray) for record in records]
+    sequences = {s["prompt_id"]: s for s in sequence_rows(rows, calibrate_rows(rows))}
+    assert {name for name, s in sequences.items() if s["verdict"] == "unusable"} == {"id of p5"}
+    assert sequences["id of p5"]["reasons"] == ["stray: a provider that was not asked: Novita"]

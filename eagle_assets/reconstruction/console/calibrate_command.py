@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.names import plain_name
 from eagle_assets.reconstruction.console.calibration_page import (
     SeenAt,
     calibration_table,
@@ -20,7 +21,7 @@ from eagle_assets.reconstruction.console.calibration_page import (
     words_at_edges,
 )
 from eagle_assets.reconstruction.console.explain import GroupExplanation, explain
-from eagle_assets.reconstruction.evidence.reading import provider_slug, read
+from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchanges_in, read_calibration, write_calibration
 from eagle_assets.reconstruction.reconstruct import calibrate_seen, seen_in
 
@@ -64,7 +65,7 @@ def calibrate_files(
 def _of_provider(
     explanations: Sequence[GroupExplanation], provider: str, files: Sequence[Path]
 ) -> list[GroupExplanation]:
-    found = [e for e in explanations if provider_slug(e.group.provider) == provider_slug(provider)]
+    found = [e for e in explanations if plain_name(e.group.provider) == plain_name(provider)]
     if not found:
         names = ", ".join(dict.fromkeys(e.group.provider for e in explanations))
         raise NothingToShow(f"{_named(files)} has no counted response of {provider}; there are some of {names}")

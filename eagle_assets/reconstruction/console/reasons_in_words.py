@@ -92,6 +92,7 @@ _IN_WORDS = {
     "unread_output": "the message says more than reasoning, content and tool calls, and what it was made of is unknown",
     "several_choices": "there are several choices",
     "no_http_status": "no HTTP status is known",
+    "stray": "the answer is not from whom it was asked",
     "excluded_provider": "the request excluded the provider that answered",
     "model_mismatch": "another model answered",
     "unknown_target": "the model is no known target",

@@ -8,6 +8,7 @@ from typing import Any
 
 from eagle_assets.openrouter.deltas import Deltas
 from eagle_assets.openrouter.exchange import Exchange
+from eagle_assets.openrouter.names import plain_name
 from eagle_assets.openrouter.response import Response
 from eagle_assets.openrouter.values import as_count, as_dict, as_list
 from eagle_assets.openrouter.wire import read_response
@@ -169,14 +170,10 @@ def _origin_reasons(exchange: Exchange, response: Response, target: Target | Non
     answered_by = response.model or exchange.model
     if not target.is_named(answered_by):
         reasons.append(f"model_mismatch: answered by {answered_by!r}")
-    routing = as_dict(exchange.request.get("provider"))
-    slug = provider_slug(response.provider or exchange.provider or "")
-    ignored = {provider_slug(str(name)) for name in as_list(routing.get("ignore"))}
-    if slug and slug in ignored:
-        reasons.append(f"excluded_provider: {response.provider or exchange.provider}")
+    provider = response.provider or exchange.provider or ""
+    ignored = as_list(as_dict(exchange.request.get("provider")).get("ignore"))
+    if provider and plain_name(provider) in {plain_name(name) for name in map(str, ignored) if "/" not in name}:
+        reasons.append(f"excluded_provider: {provider}")
+    if exchange.stray is not None:
+        reasons.append(f"stray: {exchange.stray}")
     return reasons
-
-
-def provider_slug(name: str) -> str:
-    """A provider's name without what its display name and its slug differ in ("Moonshot AI", "moonshotai")."""
-    return "".join(character for character in name.partition("/")[0].lower() if character.isalnum())

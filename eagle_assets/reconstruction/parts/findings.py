@@ -36,12 +36,9 @@ from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
 from eagle_assets.targets.kimi import target_named
 
 CODE = (
-    "reconstruction",
-    "serving",
-    "targets",
-    *(f"openrouter/{name}.py" for name in ("wire", "response", "values", "tolerant_json", "exchange")),
+    *("reconstruction", "serving", "targets", "lake/columns.py"),
+    *(f"openrouter/{name}.py" for name in ("wire", "response", "values", "names", "tolerant_json", "exchange")),
     *(f"openrouter/{name}.py" for name in ("event_stream", "alike", "deltas", "attempts", "decisions", "outcome")),
-    "lake/columns.py",
 )
 _PACKAGES = ("splintr-rs", "renderers")
 

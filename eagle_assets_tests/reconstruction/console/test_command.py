@@ -96,16 +96,24 @@ def test_where_verdicts_go_is_looked_at_before_the_work(tmp_path: Path) -> None:
 
 
 def test_an_interruption_is_said_in_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    pipe, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file, pipe, out = (tmp_path / name for name in ("in.jsonl", "calibration.json", "out.jsonl"))
+    file.write_bytes(answers(1)[0])
     os.mkfifo(pipe)
-    command = [str(Path(sys.executable).with_name("eagle-assets")), "reconstruct", str(pipe), "-o", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    command = [str(Path(sys.executable).with_name("eagle-assets")), "reconstruct", str(file), "-o", str(out)]
+    process = subprocess.Popen([*command, "--calibration", str(pipe)], stderr=subprocess.PIPE, text=True)
     with pipe.open("wb"):  # opened when the command reads, and nothing ever comes
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert told.strip().endswith("interrupted; run the same command again to go on: nothing is bought twice")
-    assert list(tmp_path.iterdir()) == [pipe]
+    assert not out.exists()
+
+
+def test_a_pipe_is_refused_since_it_cannot_be_read_twice(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "in.jsonl")
+    run = reconstruct(tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl")
+    assert run.returncode == 2
+    assert "write it into a file first" in " ".join(run.stderr.split())
 
 
 def test_a_kept_calibration_gives_the_same_verdicts(tmp_path: Path) -> None:
