@@ -7,7 +7,7 @@ sides are read as streams.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -195,9 +195,10 @@ def _compare(
     found.trusted_sequences += int(np.count_nonzero(is_trusted(sequences["verdict"])))
     if rows is None:
         return
-    found.add_rows_without_sequence(rows.filter(pa.array(places < 0)) if (places < 0).any() else None)
-    rows, places = rows.filter(pa.array(places >= 0)), places[places >= 0]
-    matched = _Matched.of(rows, sequences.take(pa.array(places)))
+    if (places < 0).any():
+        found.add_rows_without_sequence(rows.filter(pa.array(places < 0)))
+        rows, places = rows.filter(pa.array(places >= 0)), places[places >= 0]
+    matched = _Matched.of(rows, sequences, places)
     other_ids = matched.trusted & ~(matched.same_ids & matched.same_verdict)
     wrong_masks = matched.wrong_masks
     outside = rows_outside_vocabulary(matched.input_ids, vocabulary_size)
@@ -217,42 +218,37 @@ class _Matched:
 
     input_ids: Ragged
     loss_mask: Ragged
-    prompts: Ragged
-    outputs: Ragged
+    prompts: list[npt.NDArray[np.int32]]
+    outputs: list[npt.NDArray[np.int32]]
     same_verdict: Rows
     trusted: Rows
 
     @classmethod
-    def of(cls, rows: pa.Table, sequences: pa.RecordBatch) -> _Matched:
+    def of(cls, rows: pa.Table, sequences: pa.RecordBatch, places: npt.NDArray[np.int64]) -> _Matched:
+        prompts, outputs = (Ragged.from_arrow(sequences[name]).rows() for name in ("prompt_ids", "output_ids"))
+        verdicts = sequences["verdict"].take(pa.array(places))
         return cls(
             input_ids=Ragged.from_arrow(rows["input_ids"]),
             loss_mask=Ragged.from_arrow(rows["loss_mask"]),
-            prompts=Ragged.from_arrow(sequences["prompt_ids"]),
-            outputs=Ragged.from_arrow(sequences["output_ids"]),
-            same_verdict=np.asarray(pc.equal(rows["verdict"], sequences["verdict"]), dtype=np.bool_),
-            trusted=is_trusted(sequences["verdict"]),
+            prompts=[prompts[place] for place in places.tolist()],
+            outputs=[outputs[place] for place in places.tolist()],
+            same_verdict=np.asarray(pc.equal(rows["verdict"], verdicts), dtype=np.bool_),
+            trusted=is_trusted(verdicts),
         )
 
     @property
-    def of_right_length(self) -> Rows:
-        return self.input_ids.lengths == self.prompts.lengths + self.outputs.lengths
-
-    @property
     def same_ids(self) -> Rows:
-        comparable = self.of_right_length
-        expected = self.input_ids.values.copy()
-        for part, positions in ((self.prompts, self.input_ids.first), (self.outputs, self.input_ids.last)):
-            values = part.values[np.repeat(comparable, part.lengths)]
-            expected[positions(np.where(comparable, part.lengths, 0))] = values
-        return comparable & ~self.input_ids.rows_with(self.input_ids.values != expected)
+        rows = zip(self.input_ids.rows(), self.prompts, self.outputs, strict=True)
+        return _where(ids.tobytes() == prompt.tobytes() + output.tobytes() for ids, prompt, output in rows)
 
     @property
     def wrong_masks(self) -> Rows:
-        mask = self.loss_mask
-        comparable = self.of_right_length & (mask.lengths == self.input_ids.lengths)
-        expected = np.zeros(mask.values.size, dtype=np.uint8)
-        expected[mask.last(np.where(comparable, self.outputs.lengths, 0))] = 1
-        return ~comparable | mask.rows_with(mask.values != expected)
+        rows = zip(self.loss_mask.rows(), self.prompts, self.outputs, strict=True)
+        return _where(mask.tobytes() != b"\0" * prompt.size + b"\1" * output.size for mask, prompt, output in rows)
+
+
+def _where(said: Iterable[bool]) -> Rows:
+    return np.fromiter(said, dtype=np.bool_)
 
 
 def _named(exchange_ids: Sequence[str]) -> tuple[dict[str, str], ...]:

@@ -68,13 +68,15 @@ def digest_for_shards(sequences: Iterable[pa.RecordBatch]) -> str:
     digests = {part: hashlib.sha256() for part in ("verdicts", "rows", *_IDS, *(f"{ids} lengths" for ids in _IDS))}
     for batch in sequences:
         digests["verdicts"].update("".join(f"{verdict}\n" for verdict in batch["verdict"].to_pylist()).encode())
-        trusted = batch.filter(pa.array(is_trusted(batch["verdict"])))
-        rows = zip(*(trusted[column].to_pylist() for column in _STRINGS), strict=True)
+        trusted = np.flatnonzero(is_trusted(batch["verdict"]))
+        rows = zip(*(batch[column].take(pa.array(trusted)).to_pylist() for column in _STRINGS), strict=True)
         digests["rows"].update("".join(f"{row}\n" for row in rows).encode())
-        for ids in _IDS:
-            ragged = Ragged.from_arrow(trusted[ids])
-            digests[ids].update(ragged.values.astype(np.int32, copy=False).tobytes())
-            digests[f"{ids} lengths"].update(ragged.lengths.tobytes())
+        for name in _IDS:
+            ragged = Ragged.from_arrow(batch[name])
+            of_rows = ragged.rows()
+            for row in trusted.tolist():
+                digests[name].update(of_rows[row].astype(np.int32, copy=False).data)
+            digests[f"{name} lengths"].update(ragged.lengths[trusted].data)
     return hashlib.sha256("".join(digest.hexdigest() for digest in digests.values()).encode()).hexdigest()
 
 

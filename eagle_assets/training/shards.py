@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +36,10 @@ def shard_batches(
     ending without a stop token. The `id` of a row is `dataset/exchange_id`.
     """
     for batch in sequences:
-        reasons = _reasons_to_leave_out(batch, vocabulary_size)
+        prompts, outputs = Ragged.from_arrow(batch["prompt_ids"]), Ragged.from_arrow(batch["output_ids"])
+        reasons = _reasons_to_leave_out(batch["verdict"], prompts, outputs, vocabulary_size)
         left_out.update(reasons[reasons != ""].tolist())
-        yield _rows(batch.filter(pa.array(reasons == "")), dataset)
+        yield _rows(batch, prompts, outputs, np.flatnonzero(reasons == ""), dataset)
 
 
 def is_trusted(verdicts: pa.Array | pa.ChunkedArray) -> Rows:
@@ -52,41 +52,44 @@ def rows_outside_vocabulary(ids: Ragged, vocabulary_size: int) -> Rows:
     return ids.rows_with((ids.values < 0) | (ids.values >= vocabulary_size))
 
 
-def _reasons_to_leave_out(batch: pa.RecordBatch, vocabulary_size: int) -> npt.NDArray[Any]:
-    prompts, outputs = Ragged.from_arrow(batch["prompt_ids"]), Ragged.from_arrow(batch["output_ids"])
-    verdicts = np.asarray(pc.fill_null(batch["verdict"], "missing"), dtype=np.str_)
+def _reasons_to_leave_out(
+    verdicts: pa.Array, prompts: Ragged, outputs: Ragged, vocabulary_size: int
+) -> npt.NDArray[np.str_]:
     return np.select(
         [
-            ~is_trusted(batch["verdict"]),
+            ~is_trusted(verdicts),
             prompts.lengths == 0,
             outputs.lengths == 0,
             rows_outside_vocabulary(prompts, vocabulary_size) | rows_outside_vocabulary(outputs, vocabulary_size),
         ],
-        [np.strings.add("verdict_", verdicts), "prompt_ids_missing", "output_empty", "id_outside_vocabulary"],
+        [
+            np.strings.add("verdict_", np.asarray(pc.fill_null(verdicts, "missing"), dtype=np.str_)),
+            "prompt_ids_missing",
+            "output_empty",
+            "id_outside_vocabulary",
+        ],
         default="",
     )
 
 
-def _rows(kept: pa.RecordBatch, dataset: str) -> pa.RecordBatch:
-    prompts, outputs = Ragged.from_arrow(kept["prompt_ids"]), Ragged.from_arrow(kept["output_ids"])
-    # Prompt and output of all rows alternate, so one repeat gives the mask, and the mask says where either goes.
-    mask = np.repeat(
-        np.tile(np.array([0, 1], dtype=np.uint8), kept.num_rows),
-        np.stack([prompts.lengths, outputs.lengths], axis=1).ravel(),
-    )
-    ids = np.empty(mask.size, dtype=np.int32)
-    ids[mask == 0] = prompts.values
-    ids[mask == 1] = outputs.values
-    bounds = pa.array(prompts.offsets + outputs.offsets, pa.int32())
+def _rows(
+    batch: pa.RecordBatch, prompts: Ragged, outputs: Ragged, kept: npt.NDArray[np.int64], dataset: str
+) -> pa.RecordBatch:
+    of_prompts, of_outputs = prompts.rows(), outputs.rows()
+    ids = [ids for row in kept.tolist() for ids in (of_prompts[row], of_outputs[row])]
+    lengths = np.stack([prompts.lengths[kept], outputs.lengths[kept]], axis=1)
+    mask = np.repeat(np.tile(np.array([0, 1], dtype=np.uint8), kept.size), lengths.ravel())
+    bounds = pa.array(np.concatenate([[0], np.cumsum(lengths.sum(axis=1))]), pa.int32())
+    exchange_ids, providers, verdicts = (batch[name].take(pa.array(kept)) for name in SEQUENCE_COLUMNS[:3])
     return pa.RecordBatch.from_arrays(
         [
-            pc.binary_join_element_wise(dataset, kept["exchange_id"], "/"),
-            pa.ListArray.from_arrays(bounds, pa.array(ids)),
+            pc.binary_join_element_wise(dataset, exchange_ids, "/"),
+            pa.ListArray.from_arrays(bounds, pa.array(np.concatenate([np.zeros(0, np.int32), *ids]))),
             pa.ListArray.from_arrays(bounds, pa.array(mask)),
-            kept["exchange_id"],
-            kept["provider"],
-            kept["verdict"],
-            pa.repeat(pa.scalar(dataset), kept.num_rows),
+            exchange_ids,
+            providers,
+            verdicts,
+            pa.repeat(pa.scalar(dataset), kept.size),
         ],
         schema=TRAINING_SHARDS,
     )
