@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -119,6 +120,10 @@ class Routing(Frozen):
 
     def as_request(self) -> dict[str, Any]:
         """The object as it is sent, without what is not set."""
+        return dict(self._sent)
+
+    @cached_property
+    def _sent(self) -> dict[str, Any]:
         ignored = list(dict.fromkeys((*ALWAYS_EXCLUDED, *self.ignore)))
         asked = {**self.model_dump(mode="json", exclude_none=True), "ignore": ignored}
         return {key: value for key, value in asked.items() if value != {}}

@@ -53,9 +53,8 @@ def fingerprint(exchange_id: str, body: bytes) -> tuple[str, bytes]:
     return exchange_id, hashlib.sha256(body).digest()
 
 
-def differing_rows(read: Iterable[tuple[str, bytes]], rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Exchanges of the journal, of each its fingerprint, that the published rows do not hold as they are."""
-    written = (fingerprint(row["exchange_id"], row["body"]) for row in rows)
+def differing_rows(read: Iterable[tuple[str, bytes]], written: Iterable[tuple[str, bytes]]) -> list[str]:
+    """Exchanges that the written rows do not hold as the journal does; both by their fingerprints, in order."""
     return [(of_journal or of_row)[0] for of_journal, of_row in zip_longest(read, written) if of_journal != of_row]
 
 

@@ -20,6 +20,7 @@ from eagle_assets.lake.version import PART_ROWS, NewVersion
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.journal import JournalReader, open_journal
 from eagle_assets.reconstruction.stored import StrayOf, row_of_record
+from eagle_assets.reconstruction.workers import on_threads
 
 MOST_SMALL_PARTS = 64
 """Files that are not full from which on they are put together. What was found in their responses is then found anew."""
@@ -72,9 +73,12 @@ def write_collected(
 
     new = version.write_parts(RAW_RESPONSES, rows())
     explained = every_prompt_is_explained(prompt_ids, version.rows(columns=["prompt_id", "outcome"]), summary)
-    written = (row for part in new for row in version.rows(part, ["exchange_id", "body"]))
-    differing = differing_rows(read, written)
-    return nothing_lost(explained, differing)
+
+    def written(part: str) -> list[tuple[str, bytes]]:
+        rows = version.rows(part, ["exchange_id", "body"])
+        return [fingerprint(row["exchange_id"], row["body"]) for row in rows]
+
+    return nothing_lost(explained, differing_rows(read, chain.from_iterable(on_threads(written, new))))
 
 
 def write_local(version: NewVersion, rows: Iterable[dict[str, Any]]) -> None:

@@ -8,12 +8,13 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -27,6 +28,7 @@ from eagle_assets.lake.home import AUDIT_FILE, Home
 ROWS_PER_BATCH = 256
 PART_ROWS = 2_048
 ROW_GROUP_BYTES = 8_000_000
+Item = TypeVar("Item")
 _PART = re.compile(r"part-(\d+)\.parquet")
 
 
@@ -57,10 +59,14 @@ class NewVersion:
         return list(self._files)
 
     def write_rows(self, name: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Path:
-        """Write rows as Parquet; memory is that of one batch. Raises pyarrow.ArrowInvalid where a row does not fit."""
+        """Write rows as Parquet; memory is that of two row groups.
+
+        Raises pyarrow.ArrowInvalid where a row does not fit.
+        """
         stream = iter(rows)
         batches = iter(lambda: list(islice(stream, ROWS_PER_BATCH)), [])
-        return self.write_batches(name, schema, (pa.RecordBatch.from_pylist(b, schema=schema) for b in batches))
+        made = (pa.RecordBatch.from_pylist(batch, schema=schema) for batch in batches)
+        return self.write_batches(name, schema, made_ahead(row_groups(made)))
 
     def write_parts(self, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> list[str]:
         """Write rows as Parquet files of at most PART_ROWS, beside what is kept. Returns their names."""
@@ -225,6 +231,16 @@ def row_groups(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Tabl
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def made_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items; each is made on a thread while the one before it is being used."""
+    made, end = iter(items), object()
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, made, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, made, end)
+            yield cast(Item, item)
 
 
 def whole_table(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:

@@ -65,7 +65,7 @@ def serve_again(
         output = parse_output(ids, reading.situation)
     except NotInGrammar:
         return NOTHING_AGREES
-    texts = output.over(lambda segment: vocabulary.decode(segment).decode("utf-8", "replace"))
+    texts = output.over(lambda segment: vocabulary.decode_ordinary(segment).decode("utf-8", "replace"))
     response, message = reading.response, served_by.message(texts, reading.situation)
     shown = (response.reasoning or "", response.content or "")
     if not reading.situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning

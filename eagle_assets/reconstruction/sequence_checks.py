@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isclose
 from typing import Any
 
@@ -51,7 +52,8 @@ def examine_bought(found: pa.RecordBatch, readings: Sequence[Reading], calibrati
     in order."""
     hypotheses = hypotheses_by_name(calibration)
     said = (found[name].to_pylist() for name in ("exchange_id", "verdict", "evidence"))
-    for exchange_id, verdict, text, ids, reading in zip(*said, found["output_ids"], readings, strict=True):
+    ids, bounds = found["output_ids"].values.to_numpy(), pairwise(found["output_ids"].offsets.to_pylist())
+    for exchange_id, verdict, text, (begin, end), reading in zip(*said, bounds, readings, strict=True):
         if reading.exchange.exchange_id != exchange_id:
             raise ValueError(f"sequence {exchange_id} stands beside response {reading.exchange.exchange_id}")
         if verdict not in TRUSTED:
@@ -59,7 +61,7 @@ def examine_bought(found: pa.RecordBatch, readings: Sequence[Reading], calibrati
             continue
         evidence = msgspec.json.decode(text)
         convention = None if "ids_from" in evidence else evidence.get("convention", "")
-        given = PackedIds(ids.values.to_numpy().tobytes())
+        given = PackedIds(ids[begin:end].tobytes())
         yield serve_again(reading, given, convention, hypotheses, evidence.get("servers", ()))
 
 

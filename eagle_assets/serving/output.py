@@ -120,22 +120,19 @@ def parse_output(ids: Sequence[int], situation: Situation) -> Output[Ids]:
     """Read generated ids by the grammar; raises NotInGrammar."""
     markers = situation.target.markers
     first_special = situation.target.vocabulary.ordinary_size
-    rest = list(ids)
     specials = np.flatnonzero(np.asarray(ids) >= first_special).tolist()
-    stopped = bool(rest) and rest[-1] == markers.stop
-    if stopped:
-        rest.pop()
-    think_begun = bool(rest) and rest[0] == markers.think_begin
-    if think_begun:
-        rest = rest[1:]
+    ids = list(ids)
+    stopped = bool(ids) and ids[-1] == markers.stop
+    start, end = 0, len(ids) - stopped
+    think_begun = start < end and ids[0] == markers.think_begin
+    start += think_begun
     reasoning, reasoning_closed = None, False
     if situation.thinking or think_begun:
-        inside = [place - think_begun for place in specials[think_begun:]]
-        end = inside[0] if inside else len(rest)
-        reasoning_closed = end < len(rest) and rest[end] == markers.think_end
-        reasoning, rest = tuple(rest[:end]), rest[end + reasoning_closed :]
-    begin = rest.index(markers.section_begin) if markers.section_begin in rest else len(rest)
-    content, section = tuple(rest[:begin]), rest[begin:]
+        cut = next((place for place in specials if start <= place < end), end)
+        reasoning_closed = cut < end and ids[cut] == markers.think_end
+        reasoning, start = tuple(ids[start:cut]), cut + reasoning_closed
+    begin = next((place for place in specials if start <= place < end and ids[place] == markers.section_begin), end)
+    content, section = tuple(ids[start:begin]), ids[begin:end]
     if reasoning is not None and not reasoning_closed and content:
         raise NotInGrammar("text follows an unclosed reasoning")
     section_closed = bool(section) and section[-1] == markers.section_end

@@ -160,11 +160,15 @@ class Vocabulary:
     def decode(self, ids: Sequence[int]) -> bytes:
         """Bytes of a sequence, special tokens as their text. Raises VocabularyError if one is unknown."""
         if ids and min(ids) >= 0 and max(ids) < self.ordinary_size:  # special tokens are nothing to splintr
-            return self._tokenizer.decode_bytes(ids)
+            return self.decode_ordinary(ids)
         try:
             return b"".join(map(self._bytes_of_id.__getitem__, ids))
         except KeyError as missing:
             raise VocabularyError(f"{self.name} has no token {missing}") from None
+
+    def decode_ordinary(self, ids: Sequence[int]) -> bytes:
+        """Bytes of a sequence that is known to hold ordinary ids only, as the segments of a parsed output do."""
+        return self._tokenizer.decode_bytes(ids)
 
     def texts_of(self, ids: Iterable[int], drop_incomplete: bool = False) -> tuple[str, ...]:
         """Text that each id adds to the text so far: "" where it ends inside a character, which then comes with the
