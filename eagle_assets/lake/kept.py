@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,11 @@ def parts_of(published: Published, what: str, code: str) -> list[Part]:
 
 def forget_others(home: Home, what: str, dataset: str, parts: Iterable[Part]) -> None:
     """Remove what was kept of other files of a dataset, or came from other code."""
-    names = {part.kept.name for part in parts}
-    for path in home.kept(what, dataset).iterdir():
-        if path.name not in names and not path.name.startswith("."):  # being written by another process
+    keep_only(home.kept(what, dataset), {part.kept.name for part in parts})
+
+
+def keep_only(folder: Path, names: Container[str]) -> None:
+    """Remove the other files of a folder, but for those that another process is writing."""
+    for path in folder.iterdir():
+        if path.name not in names and not path.name.startswith("."):
             path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from eagle_assets.targets.findings import shown, shown_ids
+from eagle_assets.targets.packed import unpack
 from eagle_assets.targets.vocabulary import Vocabulary, cut_like_kimi
 
 Encode = Callable[[str], list[int]]
@@ -57,6 +58,11 @@ def tiktoken_encoder(vocabulary: Vocabulary) -> Encode:
     return lambda text: [token for piece in cut_like_kimi(text) for token in encode(piece)]
 
 
+def packing_encoder(vocabulary: Vocabulary) -> Encode:
+    """The vocabulary's own that gives packed ids: what responses are encoded with, as it makes no lists of them."""
+    return lambda text: unpack(vocabulary.encode_packed(text))
+
+
 def compare(name: str, encode: Encode, vocabulary: Vocabulary, texts: Iterable[str]) -> Agreement:
     """Ids of each text under `encode` against `vocabulary.encode`."""
     count = characters = tokens = differences = 0
@@ -68,11 +74,3 @@ def compare(name: str, encode: Encode, vocabulary: Vocabulary, texts: Iterable[s
             differences += 1
             first = first or f"{shown(text)} is {shown_ids(ours)} here and {shown_ids(theirs)} in {name}"
     return Agreement(name, count, characters, tokens, differences, first)
-
-
-def compare_batch(vocabulary: Vocabulary, texts: Iterable[str]) -> Agreement:
-    """Ids of the batch encoder against those of the texts one by one."""
-    texts = list(texts)
-    batch = vocabulary.encode_batch(texts)
-    rows = iter(range(len(texts)))
-    return compare("splintr in batches", lambda _: batch.row(next(rows)).tolist(), vocabulary, texts)

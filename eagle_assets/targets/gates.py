@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eagle_assets.targets.article import full_outputs, roundtrips, wrong_specials
 from eagle_assets.targets.assumptions import PROVED, proof_of
-from eagle_assets.targets.encoders import Agreement, compare, compare_batch, tiktoken_encoder
+from eagle_assets.targets.encoders import Agreement, compare, packing_encoder, tiktoken_encoder
 from eagle_assets.targets.findings import Gate
 from eagle_assets.targets.hard_texts import hard_texts, long_texts
 from eagle_assets.targets.model_folder import ModelFolder, wrong_special_ids
@@ -52,11 +52,11 @@ def full_output_roundtrips(vocabulary: Vocabulary) -> Gate:
 
 
 def encoders_agree(vocabulary: Vocabulary, folder: ModelFolder | None, folder_agreement: Agreement | None) -> Gate:
-    """splintr, one by one and in batches, tiktoken and, where a model folder loaded, transformers give the same ids."""
+    """splintr, as lists and packed, tiktoken and, where a model folder loaded, transformers give the same ids."""
     texts = [*hard_texts(), *long_texts().values()]
     agreements = [
         compare("tiktoken", tiktoken_encoder(vocabulary), vocabulary, texts),
-        compare_batch(vocabulary, texts),
+        compare("splintr packed", packing_encoder(vocabulary), vocabulary, texts),
         *([folder_agreement] if folder_agreement is not None else []),
     ]
     numbers = {"texts": len(texts), "characters": agreements[0].characters, "tokens": agreements[0].tokens}

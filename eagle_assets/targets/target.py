@@ -68,10 +68,12 @@ class Target:
         return slug == self.name or slug.removeprefix(f"{self.name}-").isdigit()
 
     def thinks(self, request: dict[str, object]) -> bool:
-        """Whether this request makes the model think: the prompt then ends inside `<think>`."""
+        """Whether this request makes the model think: the prompt then ends inside `<think>`. OpenRouter's switches
+        (`reasoning`, `reasoning_effort`) and the chat template's own count."""
         if self.thinking != "switchable":
             return self.thinking == "always"
-        reasoning = request.get("reasoning")
-        if not isinstance(reasoning, dict):
-            return True
-        return reasoning.get("enabled") is not False and reasoning.get("effort") != "none"
+        reasoning, template = request.get("reasoning"), request.get("chat_template_kwargs")
+        asked = reasoning if isinstance(reasoning, dict) else {}
+        if asked.get("enabled") is False or "none" in (asked.get("effort"), request.get("reasoning_effort")):
+            return False
+        return not (isinstance(template, dict) and template.get("thinking") is False)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import pairwise, starmap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,17 +31,6 @@ Ids = npt.NDArray[np.uint32]
 
 class VocabularyError(Exception):
     """The vocabulary at hand is not the official one of the target model."""
-
-
-class EncodedBatch(NamedTuple):
-    """Rows of ids in one flat buffer: row i is `ids[offsets[i]:offsets[i + 1]]`."""
-
-    ids: Ids
-    offsets: npt.NDArray[np.int64]
-
-    def row(self, i: int) -> Ids:
-        """Ids of text `i`, shape (tokens,), a view."""
-        return self.ids[self.offsets[i] : self.offsets[i + 1]]
 
 
 class Vocabulary:
@@ -84,27 +73,6 @@ class Vocabulary:
         if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._holds_marker_text(text):
             return pack(self.encode(text))
         return self._tokenizer.encode_flat(text)
-
-    def encode_batch(self, texts: Sequence[str]) -> EncodedBatch:
-        """Canonical ids of many texts, on all cores, without a Python object for each token."""
-        texts = list(texts)
-        # The batch encoder turns marker-looking text into markers, so such texts go one by one.
-        alone = {
-            i
-            for i, text in enumerate(texts)
-            if len(text) > MAX_RUN_OF_BLANKS_OR_NONBLANKS or self._holds_marker_text(text)
-        }
-        flat, bounds = self._tokenizer.encode_batch_flat(["" if i in alone else t for i, t in enumerate(texts)])
-        ids = np.frombuffer(flat, dtype="<u4")
-        offsets = np.frombuffer(bounds, dtype="<u8").astype(np.int64)
-        if not alone:
-            return EncodedBatch(ids, offsets)
-        rows = [
-            np.array(self.encode(text), dtype=np.uint32) if i in alone else ids[offsets[i] : offsets[i + 1]]
-            for i, text in enumerate(texts)
-        ]
-        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        return EncodedBatch(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]))
 
     @cached_property
     def token_bytes(self) -> tuple[bytes, ...]:

@@ -57,6 +57,22 @@ def test_instant_prompt_ends_after_an_empty_think() -> None:
     assert ids[:-1] == prompt_ids(K25, user("Hi"))
 
 
+@pytest.mark.parametrize(
+    ("asked", "thinks"),
+    [
+        ({"reasoning": {"effort": "none"}}, False),
+        ({"reasoning_effort": "none"}, False),
+        ({"chat_template_kwargs": {"thinking": False}}, False),
+        ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, True),
+        ({"chat_template_kwargs": {"thinking": True}}, True),
+        ({"reasoning": "none", "chat_template_kwargs": [False]}, True),
+        ({"reasoning": {"exclude": True}}, True),
+    ],
+)
+def test_the_switches_of_thinking(asked: dict[str, Any], thinks: bool) -> None:
+    assert prompt_ids(K25, user("Hi") | asked) == prompt_ids(K25, user("Hi") | ({} if thinks else INSTANT))
+
+
 def test_k2_never_thinks_and_is_given_its_system_turn() -> None:
     assert text_of(K2, user("Hi")) == (
         "<|im_system|>system<|im_middle|>You are Kimi, an AI assistant created by Moonshot AI.<|im_end|>\n"

@@ -42,7 +42,7 @@ def test_gates_carry_the_numbers_that_they_rest_on(report: TokenizerReport) -> N
     assert (special["special_tokens"], special["wrong"]) == (256, 0)
     assert (outputs["outputs"], outputs["failed"]) == (8, 0)
     assert encoders["texts"] == 4081
-    assert encoders["differences_tiktoken"] == encoders["differences_splintr_in_batches"] == 0
+    assert encoders["differences_tiktoken"] == encoders["differences_splintr_packed"] == 0
 
 
 def test_the_article_s_wrong_id_is_shown_as_wrong(report: TokenizerReport) -> None:

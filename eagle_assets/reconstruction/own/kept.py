@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from eagle_assets.durability import write_atomically
+from eagle_assets.lake.kept import keep_only
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput
 
 Made = TypeVar("Made")
@@ -25,6 +25,6 @@ def kept(make: Callable[[], Made], kind: type[Made], outputs: Sequence[KnownOutp
         return msgspec.msgpack.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError):
         made = make()
-    shutil.rmtree(folder, ignore_errors=True)
     write_atomically(path, msgspec.msgpack.encode(made))
+    keep_only(folder, {path.name})
     return made
