@@ -28,14 +28,14 @@ OWNERS = ["team:training-data"]
 ROOMS: dict[str, tuple[str, ...]] = {
     "tokenizer_report": ("targets",),
     "provider_calibration": ("openrouter", "reconstruction", "serving"),
-    "prompts": ("targets", "openrouter/requests.py"),
-    "raw_responses": ("openrouter",),
-    "token_sequences": ("reconstruction", "serving", "targets"),
-    "judged_sequences": ("judge", "reconstruction", "serving", "targets"),
-    "training_shards": ("training/shards.py", "training/shard_checks.py"),
-    "draft_vocabulary": ("training/draft_vocabulary.py",),
-    "exports": ("training/exports", "training/draft_vocabulary.py"),
-    "run_statistics": ("lake",),
+    "prompts": ("targets", "openrouter/requests.py", "reconstruction/own"),
+    "raw_responses": ("openrouter", "reconstruction/own", "reconstruction/stored.py"),
+    "token_sequences": ("reconstruction", "serving", "targets", "openrouter"),
+    "judged_sequences": ("judge", "reconstruction", "serving", "targets", "openrouter"),
+    "training_shards": tuple(f"training/{name}.py" for name in ("shards", "shard_checks", "shard_parts", "ragged")),
+    "draft_vocabulary": tuple(f"training/{name}.py" for name in ("draft_vocabulary", "part_counts", "ragged")),
+    "exports": ("training/exports", "training/draft_vocabulary.py", "training/ragged.py"),
+    "run_statistics": ("lake", "report"),
 }
 
 # The view of eagle.duckdb that shows the asset.

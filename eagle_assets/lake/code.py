@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
+WHOLE = (".",)
 
 
 @cache

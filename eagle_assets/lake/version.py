@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from eagle_assets import __version__
 from eagle_assets.durability import sync_folder, write_atomically
 from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, Record, read_record, sha256_of
+from eagle_assets.lake.code import WHOLE, digest_of_code
 from eagle_assets.lake.home import AUDIT_FILE, Home
 
 ROWS_PER_BATCH = 256
@@ -166,16 +167,16 @@ class NewVersion:
             inputs=tuple(published.as_input for published in inputs),
             checks=tuple(checks),
             counts=dict(counts or {}),
-            code_version=__version__,
+            code_version=f"{__version__}+{digest_of_code(WHOLE)}",
             vocabulary=vocabulary,
             run_id=self.run_id,
             time=datetime.now(UTC).isoformat(),
         )
+        self._remember(audit)  # first, so that whatever is published has its row
         if audit.passed:
             self._publish(audit)
         else:
             self._record(Record(last_good(self.home, self.stage, self.dataset), failed=audit))
-        self._remember(audit)
         return audit
 
     def published(self, file: File) -> Path:

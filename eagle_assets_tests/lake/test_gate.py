@@ -174,7 +174,7 @@ def _die_before_the_record(root: Path) -> None:
     def killed(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    version_module.write_atomically = killed  # type: ignore[assignment]
+    NewVersion._record = killed  # type: ignore[assignment, method-assign]
     make(Home(root), "token_sequences", [2])
 
 
@@ -183,7 +183,6 @@ def _die_after_the_record(root: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     version_module.remove_superseded = killed  # type: ignore[assignment]
-    NewVersion._remember = killed  # type: ignore[assignment, method-assign]
     with Home(root).locked("token_sequences", "B3"):
         version = NewVersion(Home(root), "token_sequences", "B3", "killed")
         version.folder.mkdir(parents=True)
@@ -200,7 +199,9 @@ def test_kill_9_leaves_the_old_version_or_the_new_one_and_the_next_run_cleans_up
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert numbers_of(require(home, "token_sequences", "B3")) == left
+    published = require(home, "token_sequences", "B3")
+    assert numbers_of(published) == left
+    assert published.audit in read_history(home)
     make(home, "token_sequences", [3])
     assert numbers_of(require(home, "token_sequences", "B3")) == globbed(home, "token_sequences") == [3]
     assert [path for path in (home.root / ".staging").rglob("*") if path.is_file()] == []

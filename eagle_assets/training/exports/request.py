@@ -10,8 +10,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from eagle_assets import __version__
 from eagle_assets.lake.audit import Published
+from eagle_assets.lake.code import digest_of_code
 from eagle_assets.training.draft_vocabulary import DEFAULT_SIZE
 
 Format = Literal["speculators", "specforge", "huggingface"]
@@ -20,6 +20,7 @@ Split = Literal["train", "evaluation"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 VERDICT_ORDER = ("exact", "consistent")  # the verdicts that shards hold, the strictest first
 DEFAULT_SHARD_BYTES = 1_000_000_000
+_CODE = ("training/exports", "training/draft_vocabulary.py", "training/ragged.py")
 
 
 class ExportError(Exception):
@@ -83,6 +84,6 @@ class ExportRequest:
         }
 
     def plan(self, published: list[Published]) -> str:
-        """What the bytes of the export follow from, as a digest: the options, the shards, and this program."""
+        """What the bytes of the export follow from, as a digest: the options, the shards, and the code."""
         shards = [[p.audit.dataset, [file.sha256 for file in p.audit.files]] for p in published]
-        return hashlib.sha256(msgspec.json.encode([__version__, self.options(), shards])).hexdigest()
+        return hashlib.sha256(msgspec.json.encode([digest_of_code(_CODE), self.options(), shards])).hexdigest()
