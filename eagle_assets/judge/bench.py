@@ -42,6 +42,11 @@ class Bench:
         self._stack.close()
 
     @property
+    def damage(self) -> str | None:
+        """What had to be cut off of the scores that were kept, as a sentence, where they were damaged."""
+        return None if self._scores.damage is None else str(self._scores.damage)
+
+    @property
     def name(self) -> str:
         """Who judges."""
         return self._scorer.name

@@ -65,12 +65,10 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """`variants` are the likeliest first. `improbable` are the nats of the least likely token, which stands at `place`;
-    `impossible` are the places of tokens that the sampler cannot have drawn, where its request `cuts` anything off."""
+    """`variants` are the likeliest first. `impossible` are the places of tokens that the sampler cannot have drawn,
+    where its request `cuts` anything off."""
 
     variants: tuple[Weighed, ...]
-    improbable: float
-    place: int
     impossible: tuple[int, ...]
     log_likelihood: float
     tokens: int
@@ -116,11 +114,8 @@ def surprise(trial: Trial, scores: Scores, of_variants: Mapping[Variant, Scores]
     found = ((variant, _logprobs(answer, trial.sampling)) for variant, answer in of_variants.items())
     weighed = [Weighed(variant, _gain(variant, logprobs, instead)) for variant, instead in found]
     weighed.sort(key=lambda w: -w.nats)
-    place = int(np.argmin(logprobs)) if len(logprobs) else 0
     return Surprise(
         variants=tuple(weighed),
-        improbable=float(-logprobs[place]) if len(logprobs) else 0.0,
-        place=place,
         impossible=tuple(int(p) for p in np.flatnonzero(outside_nucleus(scores, trial.sampling, vocabulary_size))),
         log_likelihood=float(logprobs.sum(dtype=np.float64)),
         tokens=len(logprobs),

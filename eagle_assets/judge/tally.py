@@ -85,6 +85,8 @@ class Tally:
             )
         if self.changes["settled"]:
             yield f"{self.changes['settled']} responses are trusted now that what was open of them is settled."
+        if bench.damage is not None:
+            yield f"{bench.damage}: what the judge said there is asked again"
         if bench.refused:
             yield f"{bench.refused} sequences could not be judged; the judge says: {bench.reason}"
 

@@ -283,10 +283,6 @@ class Journal(JournalReader):
         self._generations_file.sync()
 
     @property
-    def is_synced(self) -> bool:
-        return self._exchanges.is_synced and self._generations_file.is_synced
-
-    @property
     def size(self) -> int:
         """Bytes noted so far, of all attempts."""
         return self._exchanges.size

@@ -100,10 +100,6 @@ class RecordFile:
                     raise JournalError(f"cannot make {self.path} durable: {error.strerror}") from error
                 self._synced = target
 
-    @property
-    def is_synced(self) -> bool:
-        return self._synced == self.size
-
     def close(self) -> None:
         self.sync()
         with self._syncing:

@@ -52,7 +52,7 @@ def shares(rows: Sequence[tuple[str, float]]) -> str:
     return _markdown(44 * len(rows), parts)
 
 
-def lengths(values: Sequence[int], unit: str = "tokens") -> str:
+def lengths(values: Sequence[int]) -> str:
     """How many values there are from each power of two to the next."""
     bins: dict[int, int] = {}
     for value in values:
@@ -64,7 +64,7 @@ def lengths(values: Sequence[int], unit: str = "tokens") -> str:
     most, width = max(bins.values()), min(30, _WIDTH // (last - first + 1))
     steps = "".join(f"V{60 - round(56 * bins.get(p, 0) / most)}h{width}" for p in range(first, last + 1))
     ordered = sorted(values)
-    said = f"from {2**first:,} to {2 ** (last + 1):,} {unit}, bars double; half up to {ordered[len(ordered) // 2]:,}"
+    said = f"from {2**first:,} to {2 ** (last + 1):,} tokens, bars double; half up to {ordered[len(ordered) // 2]:,}"
     return _markdown(80, f"<path fill='{_FULL}' d='M0 60{steps}V60z'/><text y='75'>{said}</text>")
 
 

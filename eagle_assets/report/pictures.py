@@ -90,7 +90,7 @@ def count_differences(rows: Sequence[CountDifferences], title: str) -> str:
     return picture(WIDTH, y + 12, title, parts)
 
 
-def lengths(values: Sequence[int], title: str, unit: str = "tokens") -> str:
+def lengths(values: Sequence[int], title: str) -> str:
     """How many sequences have which length, in bins that double."""
     bins: dict[int, int] = {}
     for value in values:
@@ -104,14 +104,14 @@ def lengths(values: Sequence[int], title: str, unit: str = "tokens") -> str:
         height = room * number / max(bins.values(), default=1)
         x = 30 + width * (power - first)
         low, high = 2**power, 2 ** (power + 1) - 1
-        parts.append(box(x + 3, bottom - height, width - 6, height, BLUE, f"{low:,} to {high:,} {unit}: {number:,}"))
+        parts.append(box(x + 3, bottom - height, width - 6, height, BLUE, f"{low:,} to {high:,} tokens: {number:,}"))
         if number:
             parts.append(text(x + width / 2, bottom - height - 5, f"{number:,}", 11, "middle"))
         parts.append(text(x + width / 2, bottom + 15, f"{low:,}–", 10, "middle", FAINT))
     ordered = sorted(values)
     if ordered:
         middle, tail = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-        said = f"{len(ordered):,} sequences; half have up to {middle:,} {unit}, 95 % up to {tail:,}"
+        said = f"{len(ordered):,} sequences; half have up to {middle:,} tokens, 95 % up to {tail:,}"
         parts.append(text(30, bottom + 36, f"{said}, the longest {ordered[-1]:,}", 12, colour=FAINT))
     return picture(WIDTH, bottom + 50, title, parts)
 

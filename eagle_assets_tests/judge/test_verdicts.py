@@ -26,7 +26,7 @@ def surprise(
     *nats: float, impossible: tuple[int, ...] = (), cuts: bool = False, kind: Kind = "leading blank", tokens: int = 9
 ) -> Surprise:
     variants = tuple(Weighed(Variant(kind, 0, 1, (100 + n,)), value) for n, value in enumerate(nats))
-    return Surprise(variants, 3.0, 0, impossible, -9.0, tokens, cuts)
+    return Surprise(variants, impossible, -9.0, tokens, cuts)
 
 
 def found(verdict: Verdict = "consistent") -> Reconstruction:

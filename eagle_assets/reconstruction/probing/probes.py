@@ -6,9 +6,8 @@ the answer, served by one, cannot have come from the other; the decision does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cache
 from itertools import combinations, islice
 from typing import Any
@@ -18,7 +17,6 @@ from eagle_assets.reconstruction.probing.probe_decision import REFUTATIONS_NEEDE
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import Call, Output, join_output
 from eagle_assets.serving.served import Message
-from eagle_assets.targets.prompt import prompt_ids
 from eagle_assets.targets.target import Target
 from eagle_assets.targets.vocabulary import Vocabulary
 
@@ -74,7 +72,7 @@ def probe_requests(target: Target, rivals: Sequence[Convention], streamed: bool 
     """PROBES_A_PAIR probes for each pair of rivals, the cheapest kind that tells them apart.
 
     Many pairs share their requests: see `distinct_requests`. A pair without a probe is one that no answer in the
-    forms asked for can tell apart; `untold` names them.
+    forms asked for can tell apart.
     """
     probes: list[Probe] = []
     for one, other in combinations(rivals, 2):
@@ -86,12 +84,6 @@ def probe_requests(target: Target, rivals: Sequence[Convention], streamed: bool 
     return probes
 
 
-def untold(rivals: Sequence[Convention], probes: Sequence[Probe]) -> list[tuple[str, str]]:
-    """The pairs of rivals, by name, that no probe tells apart."""
-    told = {(probe.one.convention, probe.other.convention) for probe in probes}
-    return [(one.name, other.name) for one, other in combinations(rivals, 2) if (one.name, other.name) not in told]
-
-
 def distinct_requests(probes: Sequence[Probe], target: Target, streamed: bool = False) -> list[dict[str, Any]]:
     """The bodies that have to be sent for all these probes, each once."""
     found: list[dict[str, Any]] = []
@@ -100,16 +92,6 @@ def distinct_requests(probes: Sequence[Probe], target: Target, streamed: bool = 
         if body not in found:
             found.append(body)
     return found
-
-
-def worst_case_usd(
-    requests: Sequence[Mapping[str, Any]], target: Target, prompt_price: Decimal, completion_price: Decimal
-) -> Decimal:
-    """Dollars for these requests where each answer is as long as it may be; prices are dollars a token."""
-    prompts = sum(len(prompt_ids(target, dict(request))) for request in requests)
-    # Some providers count a token or two ahead of the prompt.
-    prompts += 2 * len(requests)
-    return prompt_price * prompts + completion_price * sum(request["max_tokens"] for request in requests)
 
 
 def words_changed_by_a_blank(vocabulary: Vocabulary) -> list[str]:

@@ -8,15 +8,13 @@ from pathlib import Path
 from eagle_assets.configuration import Export
 from eagle_assets.lake.home import Home
 from eagle_assets.targets.target import Target
-from eagle_assets.training.exports.export import Exported, OnRows, export, shards_to_export
+from eagle_assets.training.exports.export import Exported, export, shards_to_export
 from eagle_assets.training.exports.request import ExportRequest
 
 _DIGITS = 12
 
 
-def export_into_home(
-    home: Home, target: Target, name: str, options: Export, on_rows: OnRows = lambda doing, rows, total: None
-) -> Exported:
+def export_into_home(home: Home, target: Target, name: str, options: Export) -> Exported:
     """Make an export of the datasets file, or leave it where it is there; the one that it supersedes goes.
 
     Raises ExportError and GateClosed.
@@ -25,7 +23,7 @@ def export_into_home(
     request = ExportRequest(folder=home.exports / name, **chosen)
     shards, _ = shards_to_export(home, target, request)
     folder = home.exports / f"{name}-{request.plan(shards)[:_DIGITS]}"
-    exported = export(home, target, ExportRequest(folder=folder, **chosen), on_rows)
+    exported = export(home, target, ExportRequest(folder=folder, **chosen))
     for other in superseded(home, name):
         if other != folder:
             shutil.rmtree(other)
