@@ -240,6 +240,11 @@ class Configuration(Frozen):
         return self
 
     @property
+    def verdict_stage(self) -> str:
+        """The stage whose verdicts the shards go by."""
+        return "token_sequences" if self.judge is None else "judged_sequences"
+
+    @property
     def bought(self) -> dict[str, OpenRouterDataset]:
         return {n: d for n, d in self.datasets.items() if isinstance(d, OpenRouterDataset)}
 

@@ -33,8 +33,7 @@ def reason_to_skip(home: Home, configuration: Configuration, settings: Settings,
         missing = _missing(home, configuration, name)
         if missing:
             return _too_dear(home, configuration, name, missing)
-        judged = ("judged_sequences",) if configuration.judge is not None else ()
-        return _nothing_to_make(home, name, (*STAGES, *judged))
+        return _nothing_to_make(home, name, (*STAGES, configuration.verdict_stage))
     except (GateClosed, PromptsError, JournalError, LedgerError) as error:
         return str(error)
 

@@ -3,7 +3,6 @@
 import dagster as dg
 
 from eagle_assets.defs.gates import refusals
-from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import LOOKED_AT, sequences_metadata, spend_metadata, to_look_at
 from eagle_assets.defs.resources import Project
 
@@ -37,10 +36,10 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
         report = write_report(home, configuration)
         totals = budget_totals(home.root, configuration)
     caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
-    missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, DATASETS.get_partition_keys())]
+    missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, configuration)]
     overview = run_query(home, "overview").as_objects()
     with duckdb.connect(home.catalogue, read_only=True) as eagle:
-        sequences = eagle.sql(f"SELECT {', '.join(LOOKED_AT)} FROM token_sequences ORDER BY dataset")
+        sequences = eagle.sql(f"SELECT {', '.join(LOOKED_AT)} FROM all_sequences ORDER BY dataset")
         doubtful = to_look_at(sequences.to_arrow_reader(1_024))
     spent = spend_metadata(totals, caps)
     probes = totals.datasets.get(PROBES)

@@ -48,7 +48,10 @@ def spending(home: Home, configuration: Configuration, datasets: Sequence[str] |
             unknown[name] = str(error)
     trusted: dict[tuple[str, str], int] = {}
     for name in configuration.bought:
-        trusted |= {(name, provider): tokens for provider, tokens in _trusted_tokens(home, name).items()}
+        trusted |= {
+            (name, provider): tokens
+            for provider, tokens in _trusted_tokens(home, name, configuration.verdict_stage).items()
+        }
     return Spending(totals, trusted, rest, unknown)
 
 
@@ -94,8 +97,8 @@ def _missing(home: Home, name: str, configuration: Configuration) -> list[tuple[
     return sizes
 
 
-def _trusted_tokens(home: Home, name: str) -> dict[str, int]:
-    published = published_now(home, "token_sequences", name)
+def _trusted_tokens(home: Home, name: str, stage: str) -> dict[str, int]:
+    published = published_now(home, stage, name)
     tokens: dict[str, int] = {}
     for batch in published.batches(["provider", "verdict", "output_ids"]) if published is not None else ():
         lengths = pc.fill_null(pc.list_value_length(batch["output_ids"]), 0).to_pylist()

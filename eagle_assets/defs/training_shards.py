@@ -44,7 +44,7 @@ def training_shards(context: dg.AssetExecutionContext, project: Project) -> Even
         new_version(project.home, "training_shards", dataset, context.run.run_id) as version,
     ):
         judge = project.configuration.judge
-        published = require(project.home, "token_sequences" if judge is None else "judged_sequences", dataset)
+        published = require(project.home, project.configuration.verdict_stage, dataset)
         size = target_named(project.configuration.target).vocabulary.size
         shards = write_shards(version, published, dataset, size)
         audit = version.audit(shards.checks, [published], shards.counts, vocabulary=published.audit.vocabulary)

@@ -29,7 +29,7 @@ WITH ranked AS (
             PARTITION BY provider, verdict
             ORDER BY candidates = '[]', abs(len(output_ids) - 150), exchange_id
         ) AS place
-    FROM token_sequences
+    FROM all_sequences
     WHERE len(output_ids) > 0 AND list_contains($verdicts, verdict)
 )
 SELECT * EXCLUDE place

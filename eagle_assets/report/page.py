@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,6 @@ from eagle_assets.report.figures import COLUMNS, MILLION, Figures
 from eagle_assets.report.next_steps import NEXT_STEPS
 from eagle_assets.targets.kimi import target_named
 
-STAGES = ("prompts", "raw_responses", "token_sequences", "training_shards")
 WORST, TYPICAL = 6, 4
 IDS_ARE_GIVEN = "the ids are given"  # as sql/queries/conventions.sql has it
 TITLE = "What was bought, and what of it can be trusted"
@@ -83,7 +82,7 @@ def report(home: Home, configuration: Configuration) -> str:
         trained_tokens=sum(row["tokens_to_learn"] or 0 for row in overview.as_objects()),
         shard_rows=len(rows),
         usd_per_million=_usd_per_million(prices),
-        obstacles=obstacles(home, list(configuration.datasets)),
+        obstacles=obstacles(home, configuration),
         beyond_budget=[row for row in overview.as_objects() if row["beyond_budget"]],
         overview=overview,
         providers=_providers(home, prices),
@@ -107,17 +106,20 @@ def report(home: Home, configuration: Configuration) -> str:
 def figures_of(home: Home) -> Figures:
     """The sums over every sequence that the catalogue shows."""
     with duckdb.connect(home.catalogue, read_only=True) as connection:
-        batches = connection.sql(f"SELECT {', '.join(COLUMNS)} FROM token_sequences").to_arrow_reader(1_024)
+        batches = connection.sql(f"SELECT {', '.join(COLUMNS)} FROM all_sequences").to_arrow_reader(1_024)
         return Figures.of(batches)
 
 
-def obstacles(home: Home, datasets: Sequence[str]) -> list[Obstacle]:
+def obstacles(home: Home, configuration: Configuration) -> list[Obstacle]:
     """Why datasets have no current shards: what stopped the first stage that was stopped."""
-    return [found for dataset in datasets if (found := _obstacle(home, dataset)) is not None]
+    stages = dict.fromkeys(
+        ("prompts", "raw_responses", "token_sequences", configuration.verdict_stage, "training_shards")
+    )
+    return [found for dataset in configuration.datasets if (found := _obstacle(home, dataset, stages)) is not None]
 
 
-def _obstacle(home: Home, dataset: str) -> Obstacle | None:
-    for stage in STAGES:
+def _obstacle(home: Home, dataset: str, stages: Iterable[str]) -> Obstacle | None:
+    for stage in stages:
         try:
             require_current(home, stage, dataset)
         except GateClosed as error:

@@ -9,7 +9,7 @@ SELECT
     arg_max(response.exchange_id, response.attempt) AS last_exchange_id,
     arg_max(sequence.verdict, response.attempt) AS last_verdict
 FROM raw_responses AS response
-LEFT JOIN token_sequences AS sequence USING (dataset, exchange_id)
+LEFT JOIN all_sequences AS sequence USING (dataset, exchange_id)
 WHERE asked_for(dataset)
 GROUP BY dataset, response.prompt_id
 HAVING sum(response.cost_usd) > 0

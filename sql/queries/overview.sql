@@ -23,7 +23,7 @@ WITH
             count(*) FILTER (verdict = 'unverified') AS unverified,
             count(*) FILTER (verdict = 'contradicted') AS contradicted,
             count(*) FILTER (verdict = 'unusable') AS unusable
-        FROM token_sequences
+        FROM all_sequences
         GROUP BY dataset
     ),
     sharded AS (

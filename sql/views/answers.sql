@@ -19,5 +19,5 @@ SELECT
     sequence.canonical,
     json_extract_string(sequence.evidence, '$.convention') AS convention
 FROM raw_responses AS response
-JOIN token_sequences AS sequence USING (dataset, exchange_id)
+JOIN all_sequences AS sequence USING (dataset, exchange_id)
 WHERE response.outcome = 'answered';

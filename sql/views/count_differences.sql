@@ -8,6 +8,6 @@ SELECT
     count_difference,
     verdict,
     count(*) AS sequences
-FROM token_sequences
+FROM all_sequences
 WHERE count_difference IS NOT NULL
 GROUP BY ALL;

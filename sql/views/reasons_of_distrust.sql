@@ -4,7 +4,7 @@ CREATE VIEW reasons_of_distrust AS
 SELECT dataset, provider, verdict, reason, count(*) AS sequences
 FROM (
     SELECT dataset, coalesce(provider, 'not named') AS provider, verdict, unnest(reasons) AS reason
-    FROM token_sequences
+    FROM all_sequences
     WHERE verdict NOT IN ('exact', 'consistent')
 )
 WHERE reason NOT IN ('count_closes', 'one_token_steps', 'token_ids', 'logprobs')

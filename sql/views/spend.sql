@@ -11,5 +11,5 @@ SELECT
     coalesce(sum(len(sequence.output_ids)) FILTER (sequence.verdict IN ('exact', 'consistent')), 0)::BIGINT
         AS trusted_tokens
 FROM raw_responses AS response
-LEFT JOIN token_sequences AS sequence USING (dataset, exchange_id)
+LEFT JOIN all_sequences AS sequence USING (dataset, exchange_id)
 GROUP BY ALL;

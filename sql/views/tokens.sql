@@ -7,6 +7,6 @@ SELECT
     count(shard.id) AS shard_rows,
     coalesce(sum(len(shard.input_ids)), 0)::BIGINT AS shard_tokens,
     coalesce(sum(list_sum(shard.loss_mask)), 0)::BIGINT AS generated_tokens
-FROM token_sequences AS sequence
+FROM all_sequences AS sequence
 LEFT JOIN training_shards AS shard USING (dataset, exchange_id)
 GROUP BY dataset;

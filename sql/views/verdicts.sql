@@ -7,5 +7,5 @@ SELECT
     verdict IN ('exact', 'consistent') AS trusted,
     count(*) AS sequences,
     coalesce(sum(len(output_ids)), 0)::BIGINT AS output_tokens
-FROM token_sequences
+FROM all_sequences
 GROUP BY ALL;

@@ -87,6 +87,7 @@ def _dataset(selection: Selection) -> dict[str, Any]:
     exact = int((taken & selection.exact).sum())
     consistent = int(taken.sum()) - exact
     sequences = _audit_behind(selection.published, "token_sequences")
+    verdicts = _audit_behind(selection.published, selection.published.audit.inputs[0].stage)
     responses = _audit_behind(selection.published, "raw_responses")
     error = _number(sequences, "residual_error_below_limit", "residual_error")
     return {
@@ -102,7 +103,7 @@ def _dataset(selection: Selection) -> dict[str, Any]:
             "sequences_wrong_at_most_about": None if error is None else error * consistent,
         },
         "spent_usd": responses.counts.get("spent_usd") if responses else None,
-        "responses": _counts(sequences, ("exact", "consistent", "unverified", "contradicted", "unusable")),
+        "responses": _counts(verdicts, ("exact", "consistent", "unverified", "contradicted", "unusable")),
         "shards": {
             "identity": selection.published.audit.identity,
             "made_by": f"eagle-assets {selection.published.audit.code_version}",
