@@ -77,6 +77,10 @@ _IN_WORDS = {
     "usage_inconsistent": "the usage counts more reasoning than output",
     "cost_missing": "the response does not say what it cost",
     "no_content": "there is neither text nor a count of it",
+    "malformed_line": "the line holds no exchange",
+    "no_ids": "the answer has no ids",
+    "no_answer": "there is no answer",
+    "aborted": "the server gave up before the answer was whole",
     "error": "the response is an error",
     "midstream_error": "an error came in the middle of the stream",
     "error_body": "the body is an error",
@@ -112,7 +116,6 @@ _IN_WORDS = {
     "surprises_the_target": "the target model finds other ids far likelier, so that these are not its own",
     "repaired_by_the_target": "other ids explain all that was seen too, and the target model finds them far likelier",
     "server_sends_otherwise": "the server that the provider is known to run would have sent other texts for these ids",
-    "text_differs": "the text is not that of the ids",
 }
 
 

@@ -142,9 +142,9 @@ def contradiction(row: LocalResponse, target: Target) -> str | None:
     Servers print markers or leave them out, so texts are compared without them, and without white space at the ends.
     """
     if _counted(row) != len(row.output_ids):
-        return "completion_count_differs"
+        return "given_ids_differ_from_count"
     if row.prompt_tokens is not None and row.prompt_tokens != len(row.prompt_ids):
-        return "prompt_count_differs"
+        return "given_prompt_ids_differ_from_count"
     stops = [i for i, token in enumerate(row.output_ids) if token == target.markers.stop]
     if stops and stops[0] != len(row.output_ids) - 1:
         return "ids_after_stop"
@@ -152,10 +152,9 @@ def contradiction(row: LocalResponse, target: Target) -> str | None:
         return "stop_token_in_cut_output"
     if row.finish_reason in ("stop", "tool_calls") and not stops:
         return "stop_token_missing"
-    if row.text is not None and not _shows(row.text, row, target):
-        return "text_differs"
-    if row.message is not None and not _is_message(row.message, row, target):
-        return "message_differs"
+    told = row.text is None or _shows(row.text, row, target)
+    if not told or not (row.message is None or _is_message(row.message, row, target)):
+        return "given_ids_differ_from_text"
     return None
 
 

@@ -52,7 +52,7 @@ def test_ids_that_agree_with_their_text_are_exact_and_unchanged(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"text": "They want hello.Hello?"}, "text_differs"),
+        ({"text": "They want hello.Hello?"}, "given_ids_differ_from_text"),
         ({"finish_reason": "length"}, "stop_token_in_cut_output"),
         ({"output_ids": OUTPUT[:-1]}, "stop_token_missing"),
         ({"output_ids": [*OUTPUT, 11]}, "ids_after_stop"),

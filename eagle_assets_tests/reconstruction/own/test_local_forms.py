@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
 from eagle_assets.reconstruction.own.local import LocalResponsesError, raw_row, read_local_responses, sequence_row
 from eagle_assets.targets.kimi import target_named
 
@@ -91,16 +92,20 @@ def test_ids_are_taken_as_the_server_gave_them(tmp_path: Path, row: dict[str, An
 @pytest.mark.parametrize(
     ("row", "verdict", "reason"),
     [
-        (generated(input_ids=PROMPT, meta={"completion_tokens": 3}), "contradicted", "completion_count_differs"),
-        (generated(input_ids=PROMPT, meta={"prompt_tokens": 99}), "contradicted", "prompt_count_differs"),
-        (generated(input_ids=PROMPT, text="They want hello.</think>Hi!\n"), "contradicted", "text_differs"),
+        (generated(input_ids=PROMPT, meta={"completion_tokens": 3}), "contradicted", "given_ids_differ_from_count"),
+        (generated(input_ids=PROMPT, meta={"prompt_tokens": 99}), "contradicted", "given_prompt_ids_differ_from_count"),
+        (
+            generated(input_ids=PROMPT, text="They want hello.</think>Hi!\n"),
+            "contradicted",
+            "given_ids_differ_from_text",
+        ),
         (generated({"type": "length", "length": 9}, input_ids=PROMPT), "contradicted", "stop_token_in_cut_output"),
         (generated({"type": "abort", "message": "x"}, input_ids=PROMPT), "unusable", "aborted"),
-        (chat(choice={"message": {"content": "Hi!"}}), "contradicted", "message_differs"),
+        (chat(choice={"message": {"content": "Hi!"}}), "contradicted", "given_ids_differ_from_text"),
         (
             chat(usage={"prompt_tokens": len(PROMPT), "completion_tokens": 2}),
             "contradicted",
-            "completion_count_differs",
+            "given_ids_differ_from_count",
         ),
     ],
 )
@@ -109,6 +114,7 @@ def test_an_answer_that_disagrees_with_itself_is_not_trusted(
 ) -> None:
     sequence = sequence_of(tmp_path, row)
     assert (sequence["verdict"], sequence["reasons"]) == (verdict, [reason])
+    assert reason_in_words(reason) != reason
 
 
 def test_an_output_that_a_stop_string_ended_has_no_stop_token(tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_an_output_that_a_stop_string_ended_has_no_stop_token(tmp_path: Path) ->
     )
     row["meta_info"]["completion_tokens"] = len(OUTPUT) - 2
     assert sequence_of(tmp_path, row)["verdict"] == "exact"
-    assert sequence_of(tmp_path, row | {"text": "They want bread."})["reasons"] == ["text_differs"]
+    assert sequence_of(tmp_path, row | {"text": "They want bread."})["reasons"] == ["given_ids_differ_from_text"]
 
 
 @pytest.mark.parametrize(
