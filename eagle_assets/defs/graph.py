@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import cache
 
 import dagster as dg
@@ -25,7 +26,7 @@ from eagle_assets.defs.training_shards import training_shards
 @cache
 def the_definitions() -> dg.Definitions:
     """Steps run in the process of their run: a step of its own process would cost 1.5 s to start."""
-    return dg.Definitions(
+    definitions = dg.Definitions(
         assets=presented(
             [
                 tokenizer_report,
@@ -46,3 +47,5 @@ def the_definitions() -> dg.Definitions:
         resources={"project": Project()},
         executor=dg.in_process_executor,
     )
+    gc.freeze()  # none of what is loaded by now ever becomes garbage that a run would have to look for
+    return definitions
