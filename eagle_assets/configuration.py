@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -288,12 +288,22 @@ class _Loader(yaml.CSafeLoader):
 def load_configuration(path: Path) -> Configuration:
     """Read a datasets file; relative paths in it are relative to it. Raises ConfigurationError."""
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigurationError(f"datasets file {path} does not exist; set EAGLE_ASSETS_DATASETS") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigurationError(f"datasets file {path} cannot be read: {reason}") from None
+    return _configuration(text, path, path.resolve().parent)
+
+
+@lru_cache(maxsize=1)
+def _configuration(text: str, path: Path, folder: Path) -> Configuration:
+    """Kept, because a run asks for it again and again, each time as it is then."""
+    try:
+        raw = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"datasets file {path} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict) or not raw.get("datasets"):
         raise ConfigurationError(
             f"datasets file {path} names no datasets: write `datasets: {{B3: {{source: …}}}}` into it"
@@ -303,7 +313,6 @@ def load_configuration(path: Path) -> Configuration:
     except ValidationError as error:
         problems = "; ".join(map(_in_words, error.errors()))
         raise ConfigurationError(f"datasets file {path}: {problems}") from None
-    folder = path.resolve().parent
     datasets = {
         name: dataset.model_copy(
             update={"responses": folder / dataset.responses}

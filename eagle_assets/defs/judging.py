@@ -9,8 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from eagle_assets.defs.resources import Project
-from eagle_assets.lake.audit import Input, require, require_all
-from eagle_assets.lake.home import Home
+from eagle_assets.lake.audit import Published, require_all
 from eagle_assets.lake.kept import Part, forget_others, parts_of
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
 from eagle_assets.lake.version import ROWS_PER_BATCH, NewVersion
@@ -45,17 +44,16 @@ def finder_of(project: Project, is_own: bool) -> tuple[Finder, str]:
     if is_own:
         return LocalFinder(target), "nothing: the ids are given"
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
-    calibration = _calibration(project.home, tuple(published.as_input for published in bought), _own(project))
-    learnt_from = ", ".join(str(published.audit.dataset) for published in bought)
-    own = ", ".join(str(dataset.dataset) for dataset in _own(project)[0])
+    own_outputs = _own(project)
+    calibration = _calibration(tuple(bought), own_outputs, target)
+    learnt_from, own = (", ".join(str(of.audit.dataset) for of in published) for published in (bought, own_outputs))
     return BoughtFinder(target, calibration), learnt_from + (f"; the model's habits also on {own}" if own else "")
 
 
 def calibration_with(project: Project, decided: Arbitrations) -> Calibration:
     """What is learnt from all that was bought, and from what the target model decided."""
     bought, _ = require_all(project.home, "raw_responses", project.configuration.bought)
-    parts = _parts(project.home, [published.as_input for published in bought])
-    return calibrate_parts(parts, decided, _as_generated(project.home, *_own(project)))
+    return calibrate_parts(_parts(bought), decided, _as_generated(_own(project), project.configuration.target))
 
 
 def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[Examination, Figures]:
@@ -103,47 +101,43 @@ def tried_blind(project: Project, name: str, version: NewVersion, total: int) ->
 
 def departures_of(project: Project) -> Departures:
     """How often the model left the canonical path in the local datasets that are there."""
-    datasets, target = _own(project)
-    outputs = (_own_outputs(project.home, dataset, target) for dataset in datasets)
+    target = project.configuration.target
+    outputs = (_own_outputs(published, target) for published in _own(project))
     return departures(chain.from_iterable(outputs), target_named(target))
 
 
-_Own = tuple[tuple[Input, ...], str]
-"""The local datasets that are there, and the name of their target."""
-
-
-def _own(project: Project) -> _Own:
+def _own(project: Project) -> tuple[Published, ...]:
+    """The local datasets that are there."""
     own, _ = require_all(project.home, "raw_responses", project.configuration.own)
-    return tuple(published.as_input for published in own), project.configuration.target
+    return tuple(own)
 
 
 @lru_cache(maxsize=1)
-def _calibration(home: Home, learnt_from: tuple[Input, ...], own: _Own) -> Calibration:
+def _calibration(bought: tuple[Published, ...], own: tuple[Published, ...], target: str) -> Calibration:
     """Kept, because the datasets of a run follow each other and learn from the same responses."""
-    return calibrate_parts(_parts(home, learnt_from), own=_as_generated(home, *own))
+    return calibrate_parts(_parts(bought), own=_as_generated(own, target))
 
 
-def _parts(home: Home, learnt_from: Iterable[Input]) -> list[Part]:
+def _parts(bought: Iterable[Published]) -> list[Part]:
     parts: list[Part] = []
-    for version in learnt_from:
-        of_dataset = parts_of(require(home, version.stage, version.dataset), OBSERVATIONS, found_by())
-        forget_others(home, OBSERVATIONS, str(version.dataset), of_dataset)
+    for published in bought:
+        of_dataset = parts_of(published, OBSERVATIONS, found_by())
+        forget_others(published.home, OBSERVATIONS, str(published.audit.dataset), of_dataset)
         parts += of_dataset
     return parts
 
 
-def _as_generated(home: Home, datasets: tuple[Input, ...], target: str) -> Iterator[Observation]:
-    for dataset in datasets:
-        outputs = _own_outputs(home, dataset, target)
-        folder = home.kept("as_generated", str(dataset.dataset))
+def _as_generated(own: Iterable[Published], target: str) -> Iterator[Observation]:
+    for published in own:
+        outputs = _own_outputs(published, target)
+        folder = published.home.kept("as_generated", str(published.audit.dataset))
         yield from kept(
             partial(as_generated, outputs, target_named(target)), list[Observation], outputs, folder, found_by()
         )
 
 
 @lru_cache(maxsize=8)
-def _own_outputs(home: Home, dataset: Input, target: str) -> list[KnownOutput]:
+def _own_outputs(published: Published, target: str) -> list[KnownOutput]:
     """Some outputs of a dataset; kept for the same reason."""
-    published = require(home, dataset.stage, dataset.dataset)
     rows = rows_to_try(published.batches(), published.audit.rows)
     return known_outputs(sequence_row(row, target_named(target)) for row in rows)

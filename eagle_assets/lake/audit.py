@@ -98,6 +98,9 @@ class Published(msgspec.Struct, frozen=True):
     home: Home
     audit: Audit
 
+    def __hash__(self) -> int:
+        return hash((self.home, self.as_input))
+
     @property
     def paths(self) -> list[Path]:
         folder = self.home.folder(self.audit.stage, self.audit.dataset)
