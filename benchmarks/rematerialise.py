@@ -20,14 +20,14 @@ from pathlib import Path
 
 from own_process import answer_if_asked, measured_apart, peak_mib
 
-from eagle_assets.sandbox.process import running_sandbox
-
 STAGES = ("raw_responses", "token_sequences", "training_shards")
 AGAIN, MEMORY, TOKENS = 0.1, 1.2, 1.0
 DATASET = "B3"
 
 
 def main() -> int:
+    from eagle_assets.sandbox.process import running_sandbox  # here, as each worker imports this module again
+
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--responses", type=int, default=20_000, help="responses of the larger dataset")
     many = parser.parse_args().responses
