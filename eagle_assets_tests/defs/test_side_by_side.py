@@ -106,7 +106,7 @@ def test_an_interruption_reaches_all_collections_and_what_is_in_flight_is_kept(s
         wait_for(lambda: in_flight(stalling))
         run.send_signal(signal.SIGINT)
         _, problems = run.communicate(timeout=30)
-    assert run.returncode == 1
+    assert run.returncode == 130
     assert "Traceback" not in problems
     wait_for(lambda: processes_of(stalling) == [], seconds=5)
     with Ledger.open(stalling.home.root, load_configuration(stalling.folder / "datasets.yaml")) as ledger:
