@@ -24,7 +24,7 @@ help:
 	@echo "make ui      the lineage in a browser, on http://127.0.0.1:3000"
 	@echo "make test    every check of this repository"
 	@echo "make test-trainers    the real speculators and SpecForge on exports of the demo: minutes, and gigabytes of torch"
-	@echo "make test-servers     vLLM's own server on the CPU as the judge of a tiny model: minutes, and gigabytes of torch"
+	@echo "make test-servers     vLLM's and SGLang's own servers on the CPU as the judge, with a tiny model: minutes, and gigabytes of torch"
 	@echo "make bench   every figure against its peer, as a table: about ten minutes"
 	@echo "make clean   remove the environment and the demo's data (never the data of make run)"
 
@@ -75,17 +75,20 @@ test-trainers: setup $(TRAINERS)/.ready
 	EAGLE_ASSETS="$(CURDIR)/$(BIN)/eagle-assets" EAGLE_ASSETS_HOME="$(CURDIR)/data/demo" \
 		$(TRAINERS)/bin/python -m pytest -q -s -o filterwarnings= $(TRAINER_TESTS)/check_trainers.py $(TRAINER_TESTS)/check_causal_model.py
 
-# Its torchvision, torchaudio and torchcodec are CUDA builds that do not load beside a CPU torch; nothing needs them here.
+# vLLM's torchvision, torchaudio and torchcodec are CUDA builds that do not load beside a CPU torch; nothing needs them
+# here. SGLang names a torch of its own and two dozen packages for GPUs: it comes without what it names.
 $(SERVERS)/.ready: $(SERVER_TESTS)/requirements.txt
 	@echo "Setting up $(SERVERS), once: this takes a few minutes"
 	@$(PYTHON) -m venv $(SERVERS)
 	@$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(SERVER_TESTS)/requirements.txt
 	@$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps sglang==0.5.23
 	@touch $(SERVERS)/.ready
 
-# The judge's questions to a real server, held against the model's own logits.
+# The judge's questions to real servers, held against the model's own logits.
 test-servers: setup $(SERVERS)/.ready
-	VLLM_PYTHON="$(CURDIR)/$(SERVERS)/bin/python" $(BIN)/python -m pytest -q -s $(SERVER_TESTS)/check_vllm.py
+	SERVERS_PYTHON="$(CURDIR)/$(SERVERS)/bin/python" \
+		$(BIN)/python -m pytest -q -s $(SERVER_TESTS)/check_vllm.py $(SERVER_TESTS)/check_sglang.py
 
 # Each figure is a ratio of one run; nothing else should run meanwhile.
 bench: setup

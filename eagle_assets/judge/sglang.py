@@ -1,8 +1,8 @@
 """SGLang's native `/generate` as a judge.
 
-Checked in SGLang's sources of 2025 and 2026 (`srt/managers/io_struct.py`: GenerateReqInput;
-`scheduler_output_processor_mixin.py`: `_process_input_token_logprobs` and what came before it; its endpoint tests) and
-in pull requests 2083 and 3157:
+Run on the CPU against its server of release 0.5.23 (`make test-servers`), and read in the sources of that and of
+earlier ones (`srt/managers/io_struct.py`: GenerateReqInput; `_process_input_token_logprobs`, now in
+`scheduler_components/logprob_result_processor.py`; its endpoint tests) and in pull requests 2083 and 3157:
 
 - `input_ids` takes the place of `text`. `logprob_start_len` is the first place of the prompt whose entry is wanted; the
   entry of that place itself has no value (`null`: its logits belong to a pass that was not made), so the last token of
@@ -15,14 +15,17 @@ in pull requests 2083 and 3157:
 - Ids of the vocabulary's last place are shown as 0 there (they are taken for padding of pictures), and releases differ
   in whether the first entry is there; so entries are matched from the end and by id.
 - Logprobs are those of the raw logits unless the server was told otherwise; temperature 1 is sent all the same.
+- A prompt fits that has seven tokens less than the context, or fewer; else it answers 400. Started with
+  `--allow-auto-truncate` it cuts the prompt instead, which only `meta_info.prompt_tokens` tells.
+- An id outside of the model's vocabulary ends the server: it is not looked at before the embedding.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from eagle_assets.judge.questions import JudgeError, Question, Scores
-from eagle_assets.openrouter.values import as_dict, as_list
+from eagle_assets.judge.questions import JudgeError, Question, QuestionRefused, Scores
+from eagle_assets.openrouter.values import as_count, as_dict, as_list
 
 PATH = "generate"
 
@@ -41,9 +44,13 @@ def request_of(question: Question) -> dict[str, Any]:
 
 
 def scores_in(answer: Any, question: Question) -> Scores:
-    """The scores in the server's answer. Raises JudgeError where it is not about these ids."""
+    """The scores in the server's answer. Raises JudgeError where it is not about these ids, QuestionRefused where it is
+    about the first of them alone."""
     wanted = len(question.output_ids)
     meta = as_dict(as_dict(answer).get("meta_info"))
+    read = as_count(meta.get("prompt_tokens"))
+    if read is not None and read < question.tokens:
+        raise QuestionRefused(f"the server read {read} of {question.tokens} tokens and cut the rest off")
     entries = _last(wanted, [as_list(entry) for entry in as_list(meta.get("input_token_logprobs"))])
     seen = [entry[1] if len(entry) > 1 else None for entry in entries]
     if len(seen) != wanted or any(

@@ -16,6 +16,7 @@ from eagle_assets.targets.target import Target
 
 MAX_LOGPROBS = 20  # vLLM's default
 CLAMPED = -9999.0
+SET_ASIDE = 6  # tokens of the context that SGLang lets no prompt have, and one more
 
 
 class JudgeServer:
@@ -42,22 +43,34 @@ class JudgeServer:
                 f"({self._context_length} tokens)."
             )
             return JSONResponse({"error": {"message": message}}, 400)
+        if len(ids) >= (most := self._context_length - SET_ASIDE):
+            message = (
+                f"Input length ({len(ids)} tokens) exceeds the maximum allowed length ({most} tokens). "
+                "Use a shorter input or enable --allow-auto-truncate."
+            )
+            return JSONResponse({"error": {"message": message}}, 400)
         self._note(ids)
         meta: dict[str, Any] = {
             "id": f"{self.asked:032x}",
             "finish_reason": {"type": "length", "length": request["sampling_params"].get("max_new_tokens", 128)},
             "prompt_tokens": len(ids),
             "weight_version": "default",
+            "num_retractions": 0,
+            "reasoning_tokens": 0,
             "completion_tokens": 0,
             "cached_tokens": 0,
+            "weight_versions": [{"version": "default", "start": 0, "end": 0}],
+            "cached_tokens_details": None,
+            "dp_rank": None,
             "e2e_latency": 0.001,
+            "response_sent_to_client_ts": 0.0,
         }
         if request.get("return_logprob") and start >= 0:
             found, top_ids, top = self._model.logprobs(ids, start + 1, request.get("top_logprobs_num", 0))
             shown = [0 if token == self._target.vocabulary.size - 1 else token for token in ids[start:]]
             values = [None, *found.tolist()]
             meta["input_token_logprobs"] = [[v, i, None] for v, i in zip(values, shown, strict=True)]
-            meta["output_token_logprobs"] = []
+            meta |= {"output_token_logprobs": [], "output_token_logprobs_length": 0}
             if request.get("top_logprobs_num"):
                 meta["input_top_logprobs"] = [
                     None,

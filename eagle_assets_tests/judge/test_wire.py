@@ -88,6 +88,21 @@ def test_what_does_not_fit_into_the_context_is_refused_with_the_servers_words(
         ask(judge[1], kind, Question(PROMPT, [5] * 300))
 
 
+def test_sglang_keeps_seven_tokens_of_the_context_for_itself(judge: tuple[JudgeServer, str]) -> None:
+    fits = Question(PROMPT, [5] * (200 - 7 - len(PROMPT)))
+    assert len(ask(judge[1], "sglang", fits).tokens) == len(fits.output_ids)
+    with pytest.raises(QuestionRefused, match=r"\(194 tokens\) exceeds the maximum"):
+        ask(judge[1], "sglang", Question(PROMPT, [*fits.output_ids, 5]))
+
+
+def test_a_prompt_that_sglang_cut_is_a_question_refused() -> None:
+    """With `--allow-auto-truncate`, of a repetition: the ids that are left would pass for those that were asked for."""
+    entries = [[None, 1, None], [-0.5, 1, None]]
+    answer = {"meta_info": {"prompt_tokens": 2, "input_token_logprobs": entries}}
+    with pytest.raises(QuestionRefused, match="the server read 2 of 3 tokens"):
+        sglang.scores_in(answer, Question([1], [1, 1]))
+
+
 def test_the_requests_are_as_the_servers_take_them() -> None:
     question = Question([7, 8, 9], [1, 2], top=40)
     assert sglang.request_of(question) == {
