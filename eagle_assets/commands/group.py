@@ -33,6 +33,10 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except ValueError as error:
+            if type(error).__module__ != "pyarrow.lib":
+                raise
+            fail(f"a file of {home().root} is damaged ({error}); `eagle-assets run` says which, and makes it again")
         except KeyboardInterrupt:
             raise Interrupted("interrupted; run the same command again to go on: nothing is bought twice") from None
         except OSError as error:

@@ -18,8 +18,8 @@ from eagle_assets.commands.group import fail, home
 def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
     """Materialise datasets through Dagster: collect, reconstruct, audit, and write the shards.
 
-    Datasets that are bought need OPENROUTER_API_KEY. Status 1 where something was refused, 3 where the budget or a
-    limit ended the buying before every prompt was asked; with the reason.
+    Datasets that are bought need OPENROUTER_API_KEY. Status 1 where something was refused, 3 where not every prompt
+    has an answer, as the budget or a limit ended the buying or every attempt failed; with the reason.
 
     \b
     Examples:

@@ -75,6 +75,11 @@ def as_page(spending: Spending) -> Iterator[RenderableType]:
 def before_a_run(spending: Spending) -> str:
     """What a run over the datasets of `spending.rest` will cost, in a sentence."""
     said = _rest_in_words(spending)
+    if again := sum(spending.asked_again.values()):
+        said += (
+            f"; {again:,} of these prompts have an answer to another request, which is kept: their messages, params or "
+            "`max_tokens` changed since"
+        )
     probes = spending.totals.datasets.get(PROBES)
     if probes is None or not probes.requests:
         most_usd = MOST_OF_THE_BUDGET * spending.totals.budget_usd

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+import msgspec
+
 from eagle_assets.lake.audit import Check
 from eagle_assets.openrouter.client import CollectionSummary
-from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS
+from eagle_assets.openrouter.endpoints import Endpoint
+from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
 from eagle_assets.reconstruction.own.local import response_in
 
 WORST = 10
@@ -81,22 +84,28 @@ def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Che
     )
 
 
-def providers_allowed(rows: Iterable[Mapping[str, Any]]) -> Check:
-    """Whether the answers are from whom they were asked, but for few."""
-    answers = 0
+def providers_allowed(rows: Iterable[Mapping[str, Any]], target: str, endpoints: Sequence[Endpoint] = ()) -> Check:
+    """Whether the answers are from whom they were asked, but for few. One by a provider that routing excludes since is
+    as one that strays, but no sign that routing does not hold."""
+    answers = excluded_since = 0
     strays: list[Mapping[str, Any]] = []
     for row in rows:
-        if row["outcome"] == "answered":
-            answers += 1
-            if row["stray"] is not None:
-                strays.append(row)
+        answers += row["outcome"] == "answered"
+        if row["stray"] is None:
+            continue
+        asked = Origin.of_request(target, msgspec.json.decode(row["request"]), endpoints)
+        if asked.stray(row["model"], row["provider"]) is None:
+            excluded_since += 1
+        else:
+            strays.append(row)
     share = len(strays) / answers if answers else 0.0
     return Check(
         "providers_allowed",
         share <= MAX_SHARE_OF_STRAYS,
         f"{len(strays)} of {answers} answers are not from whom they were asked"
-        + (f", such as {strays[0]['stray']}; they are kept, and never trained on" if strays else ""),
-        {"answers": answers, "strays": len(strays), "share": share},
+        + (f", such as {strays[0]['stray']}; they are kept, and never trained on" if strays else "")
+        + (f"; {excluded_since} are by providers excluded since, and no longer trained on" if excluded_since else ""),
+        {"answers": answers, "strays": len(strays), "excluded_since": excluded_since, "share": share},
         tuple({"exchange_id": row["exchange_id"], "reason": row["stray"]} for row in strays[:WORST]),
     )
 

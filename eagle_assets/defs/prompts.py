@@ -141,7 +141,7 @@ def prompts_are_valid(valid: int, problems: list[dict[str, Any]]) -> Check:
     return Check(
         "prompts_are_valid",
         not problems,
-        f"{len(problems)} problems beside {valid} good prompts{first}" if problems else f"all {valid} prompts are good",
+        f"{len(problems)} bad and {valid} good prompts{first}" if problems else f"all {valid} prompts are good",
         {"good": valid, "bad": len(problems)},
         tuple(problems[:WORST]),
     )

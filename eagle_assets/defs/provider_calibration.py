@@ -98,8 +98,10 @@ async def _listed_endpoints(settings: Settings, target: str) -> "tuple[Endpoint,
         status, document = await server.get(f"models/{target}/endpoints")
     if status != 200:
         raise dg.Failure(
-            f"{settings.base_url} does not list the endpoints of {target} (status {status}): look at "
-            "OPENROUTER_BASE_URL, at `target` in the datasets file, and at the network",
+            f"{settings.base_url} does not list the endpoints of {target} "
+            f"({'no answer' if status is None else f'status {status}'}): look at "
+            f"{'OPENROUTER_API_KEY' if status in (401, 403) else 'OPENROUTER_BASE_URL'}, at `target` in the datasets "
+            "file, and at the network",
             allow_retries=False,
         )
     return read_endpoints(document)

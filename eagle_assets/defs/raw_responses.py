@@ -166,10 +166,12 @@ def _bought(
     )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
-    origin = Origin.allowed(configuration.target, configuration.routing, published_endpoints(inputs[1]))
+    endpoints = published_endpoints(inputs[1])
+    origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
     nothing_lost = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary, origin.stray)
     totals = budget_totals(home.root, configuration)
-    allowed = providers_allowed(version.rows(columns=["exchange_id", "outcome", "stray"]))
+    rows = version.rows(columns=["exchange_id", "outcome", "stray", "model", "provider", "request"])
+    allowed = providers_allowed(rows, configuration.target, endpoints)
     checks = [
         nothing_lost,
         spend_within_budget(
@@ -194,8 +196,13 @@ def _bought(
 
 
 def _said(summary: "CollectionSummary") -> dict[str, str]:
-    ended = {ENDED_EARLY: summary.stopped} if summary.stopped is not None else {}
-    return {**ended, "remarks": "; ".join(summary.notes) or "none"}
+    why = summary.stopped
+    if why is None and summary.failed:
+        why = (
+            f"{summary.failed} of {summary.prompts} prompts have no answer after every attempt: "
+            "`eagle-assets query retries` says why, and the next run asks them again"
+        )
+    return {**({ENDED_EARLY: why} if why is not None else {}), "remarks": "; ".join(summary.notes) or "none"}
 
 
 def prompts_as_published(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
@@ -24,11 +25,13 @@ from eagle_assets.targets.prompt import PromptError, prompt_ids
 @dataclass(frozen=True)
 class Spending:
     """`trusted_tokens` counts output tokens that may be trained on, by (dataset, provider); `rest` is what the prompts
-    without an answer will cost, by dataset, and `unknown` why that cannot be said."""
+    without an answer will cost, by dataset, `asked_again` how many of them have one to another request, and `unknown`
+    why that cannot be said."""
 
     totals: Totals
     trusted_tokens: dict[tuple[str, str], int]
     rest: dict[str, Forecast]
+    asked_again: dict[str, int]
     unknown: dict[str, str]
 
 
@@ -40,10 +43,13 @@ def spending(home: Home, configuration: Configuration, datasets: Sequence[str] |
     totals = budget_totals(home.root, configuration)
     price = _dearest(home, configuration)
     rest: dict[str, Forecast] = {}
+    asked_again: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for name in configuration.bought if datasets is None else datasets:
         try:
-            rest[name] = forecast(_missing(home, name, configuration), price, seen_so_far(totals, name, configuration))
+            missing = _missing(home, name, configuration)
+            rest[name] = forecast(missing.sizes, price, seen_so_far(totals, name, configuration))
+            asked_again[name] = missing.asked_again
         except (PromptsError, PromptError, GateClosed) as error:
             unknown[name] = str(error)
     trusted: dict[tuple[str, str], int] = {}
@@ -52,7 +58,7 @@ def spending(home: Home, configuration: Configuration, datasets: Sequence[str] |
             (name, provider): tokens
             for provider, tokens in _trusted_tokens(home, name, configuration.verdict_stage).items()
         }
-    return Spending(totals, trusted, rest, unknown)
+    return Spending(totals, trusted, rest, asked_again, unknown)
 
 
 def published_now(home: Home, stage: str, dataset: str | None = None) -> Published | None:
@@ -79,22 +85,31 @@ def _dearest(home: Home, configuration: Configuration) -> Price:
     return dearest_price(allowed) or default_price(configuration.routing)
 
 
-def _missing(home: Home, name: str, configuration: Configuration) -> list[tuple[int, int]]:
-    """Prompt tokens and `max_tokens` of each prompt that has no answer yet."""
+class _Missing(NamedTuple):
+    """Prompt tokens and `max_tokens` of each prompt that has no answer to its request yet; `asked_again` of them have
+    one to another."""
+
+    sizes: list[tuple[int, int]]
+    asked_again: int
+
+
+def _missing(home: Home, name: str, configuration: Configuration) -> _Missing:
     dataset = configuration.bought[name]
     published = published_now(home, "prompts", name)
     counted = {}
     if published is not None:
         counted = {row["prompt_id"]: row["prompt_tokens"] for row in published.rows(["prompt_id", "prompt_tokens"])}
     settled = open_journal(home.root, name).settled()
+    asked_before = {prompt_id for prompt_id, _ in settled}
     target = target_named(configuration.target)
-    sizes = []
+    sizes, asked_again = [], 0
     for prompt in read_prompts(dataset.prompts):
         request = build_request(prompt, dataset, configuration)
         if (prompt.prompt_id, request_key(request)) not in settled:
             tokens = counted.get(prompt.prompt_id)
             sizes.append((len(prompt_ids(target, request)) if tokens is None else tokens, request["max_tokens"]))
-    return sizes
+            asked_again += prompt.prompt_id in asked_before
+    return _Missing(sizes, asked_again)
 
 
 def _trusted_tokens(home: Home, name: str, stage: str) -> dict[str, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from eagle_assets.configuration import ALWAYS_EXCLUDED, Routing
 from eagle_assets.openrouter.endpoints import Endpoint, is_named_by, slugs_of
 from eagle_assets.openrouter.names import plain_name
+from eagle_assets.openrouter.values import as_dict, as_list
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.targets.target import UnknownTarget
 
@@ -40,6 +42,13 @@ class Origin:
             _names(fields.get("only") or (), endpoints),
             frozenset(name for name, kinds in quantizations.items() if kinds <= REQUANTISED),
         )
+
+    @classmethod
+    def of_request(cls, model: str, request: Mapping[str, Any], endpoints: Sequence[Endpoint] = ()) -> Origin:
+        """Who was allowed to answer a request, by the routing that it was sent with."""
+        sent = as_dict(request.get("provider"))
+        ignore, only = (tuple(map(str, as_list(sent.get(name)))) for name in ("ignore", "only"))
+        return cls.allowed(model, Routing(ignore=ignore, only=only or None), endpoints)
 
     def stray(self, model: str | None, provider: str | None) -> str | None:
         """Why an answer by these may not be used, or None. What it does not say is not held against it."""

@@ -98,6 +98,7 @@ Problem = tuple[str, str]
 def _import_problem(name: str, line: str, module: str | None) -> Problem | None:
     if module is None:
         return None
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would advise torch, which only a judge needs
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -135,7 +136,6 @@ def _behaviour_problem(name: str, version: str) -> Problem | None:
 
 def _transformers_keeps_marker_ids() -> str | None:
     """A 5.x release closed the gaps between added tokens: every Kimi K2.5 marker above 163588 had a wrong id."""
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would advise torch, which only a judge needs
     from transformers import AutoTokenizer
 
     markers = {256: "<|a|>", 257: "<|b|>", 259: "<|c|>", 300: "<|d|>"}

@@ -92,6 +92,24 @@ def test_the_rest_is_reckoned_at_most_and_probably(environment: Path) -> None:
     assert rest["probably_usd"] == pytest.approx(6 * 0.002)
     assert "4 requests" in rest["basis"]
 
+    datasets = environment.parent / "datasets.yaml"
+    datasets.write_text(datasets.read_text().replace("budget_usd: 4}", "budget_usd: 4, max_tokens: 99}"))
+    said = before_a_run(spending(Home(environment), load_configuration(datasets), ["B3"]))
+    assert said.startswith("10 prompts to ask")
+    assert "; 4 of these prompts have an answer to another request, which is kept: their messages, params or" in said
+
+
+def test_a_damaged_file_is_said_in_a_sentence(environment: Path) -> None:
+    with new_version(Home(environment), "token_sequences", "B3") as version:
+        version.write_rows("part.parquet", TOKEN_SEQUENCES, [])
+        version.audit([Check("every_sequence_has_ids", True, "all have")])
+    (damaged,) = Home(environment).folder("token_sequences", "B3").glob("*.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:50])
+    result = CliRunner().invoke(main, ["budget"])
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: a file of {environment} is damaged (")
+    assert result.output.count("\n") == 1
+
 
 def test_before_a_run_its_cost_ends_at_the_budgets_and_names_the_probes(environment: Path) -> None:
     prompts_file(environment.parent, 1_000)

@@ -12,8 +12,9 @@ from eagle_assets.reconstruction.files.summary import Summary
 from eagle_assets.reconstruction.verdict import VERDICTS
 
 _NO_LINES = (
-    "No line could be read. Exchanges are plain text in UTF-8, a JSON object a line: unpack a file that is compressed, "
-    "and write a JSON array as lines, as `jq -c '.[]'` does."
+    "No line could be read. Exchanges are plain text in UTF-8, a JSON object a line, with exchange_id, model, "
+    "provider, status, request and body (the text of the response, as received). Unpack a file that is compressed; "
+    "write a JSON array as lines, as `jq -c '.[]'` does."
 )
 
 

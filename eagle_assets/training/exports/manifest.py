@@ -87,7 +87,8 @@ def _dataset(selection: Selection) -> dict[str, Any]:
     exact = int((taken & selection.exact).sum())
     consistent = int(taken.sum()) - exact
     sequences = _audit_behind(selection.published, "token_sequences")
-    verdicts = _audit_behind(selection.published, selection.published.audit.inputs[0].stage)
+    made_from = (made.stage for made in selection.published.audit.inputs)
+    verdicts = _audit_behind(selection.published, next(made_from, "token_sequences"))
     responses = _audit_behind(selection.published, "raw_responses")
     error = _number(sequences, "residual_error_below_limit", "residual_error")
     return {
