@@ -66,6 +66,11 @@ def refusals(*mistakes: type[Exception]) -> Iterator[None]:
         yield
     except expected as error:
         raise dg.Failure(str(error), allow_retries=False) from error
+    except FileNotFoundError as error:  # nobody holds what a run reads
+        raise dg.Failure(
+            f"{error.filename or error} is not there any more: another run may have published its successor meanwhile; "
+            "materialise it again"
+        ) from error
 
 
 def _result(check: Check) -> dg.AssetCheckResult:

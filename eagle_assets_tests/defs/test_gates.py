@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from eagle_assets.defs.gates import refusals
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
 from eagle_assets.reconstruction.console.show_command import find_in_home
@@ -196,3 +197,11 @@ def test_nothing_is_bought_twice(place: Place) -> None:
     after = require(place.home, "raw_responses", "B3").audit
     assert after.counts["answers"] == before.counts["answers"] + 1
     assert after.files[: len(before.files)] == before.files
+
+
+def test_a_file_that_another_run_superseded_is_named_in_a_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "part-00000-0123456789ab.parquet"
+    sentence = r"part-00000-.* is not there any more: another run may have"
+    with pytest.raises(dg.Failure, match=sentence) as refusal, refusals():
+        gone.read_bytes()
+    assert refusal.value.allow_retries
