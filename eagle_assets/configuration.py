@@ -240,9 +240,15 @@ class Configuration(Frozen):
         return self
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages of a dataset, in the order of the lineage."""
+        judged = () if self.judge is None else ("judged_sequences",)
+        return ("prompts", "raw_responses", "token_sequences", *judged, "training_shards")
+
+    @property
     def verdict_stage(self) -> str:
         """The stage whose verdicts the shards go by."""
-        return "token_sequences" if self.judge is None else "judged_sequences"
+        return self.stages[-2]
 
     @property
     def bought(self) -> dict[str, OpenRouterDataset]:

@@ -36,10 +36,12 @@ class Commands(click.Group):
         except ValueError as error:
             if type(error).__module__ != "pyarrow.lib":
                 raise
-            fail(f"a file of {home().root} is damaged ({error}); `eagle-assets run` says which, and makes it again")
+            _fail_for_damage(error)
         except KeyboardInterrupt:
             raise Interrupted("interrupted; run the same command again to go on: nothing is bought twice") from None
         except OSError as error:
+            if error.errno is None:  # Arrow's, of a file that it cannot read
+                _fail_for_damage(error)
             if error.errno not in _OF_A_PATH or error.filename is None:
                 raise
             reason = (error.strerror or "no reason was given").lower()
@@ -47,6 +49,11 @@ class Commands(click.Group):
 
 
 _OF_A_PATH = {EACCES, EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS}
+
+
+def _fail_for_damage(error: Exception) -> NoReturn:
+    said = " ".join(str(error).split())
+    fail(f"a file of {home().root} is damaged ({said}); `eagle-assets run` says which, and makes it again")
 
 
 def require_output(output: Path, inputs: Iterable[Path]) -> None:

@@ -183,7 +183,3 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
         show_exchange(exchange_id, home(), file, with_ids, Console(width=None if sys.stdout.isatty() else 120))
     except NotFound as error:
         fail(str(error))
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        fail(f"a file of {file or home().root} is damaged ({error}); `eagle-assets run` says which, and makes it again")

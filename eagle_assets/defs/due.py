@@ -13,7 +13,6 @@ from eagle_assets.openrouter.ledger import LedgerError, budget_totals
 from eagle_assets.openrouter.record_file import JournalError
 from eagle_assets.openrouter.requests import Prompt, PromptsError, build_request, read_prompts, request_key
 
-STAGES = ("prompts", "raw_responses", "token_sequences", "training_shards")
 NEEDED = ("tokenizer_report", "provider_calibration")
 
 
@@ -33,7 +32,7 @@ def reason_to_skip(home: Home, configuration: Configuration, settings: Settings,
         missing = _missing(home, configuration, name)
         if missing:
             return _too_dear(home, configuration, name, missing)
-        return _nothing_to_make(home, name, (*STAGES, configuration.verdict_stage))
+        return _nothing_to_make(home, name, configuration.stages)
     except (GateClosed, PromptsError, JournalError, LedgerError) as error:
         return str(error)
 

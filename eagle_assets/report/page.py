@@ -112,10 +112,8 @@ def figures_of(home: Home) -> Figures:
 
 def obstacles(home: Home, configuration: Configuration) -> list[Obstacle]:
     """Why datasets have no current shards: what stopped the first stage that was stopped."""
-    stages = dict.fromkeys(
-        ("prompts", "raw_responses", "token_sequences", configuration.verdict_stage, "training_shards")
-    )
-    return [found for dataset in configuration.datasets if (found := _obstacle(home, dataset, stages)) is not None]
+    found = (_obstacle(home, dataset, configuration.stages) for dataset in configuration.datasets)
+    return [obstacle for obstacle in found if obstacle is not None]
 
 
 def _obstacle(home: Home, dataset: str, stages: Iterable[str]) -> Obstacle | None:

@@ -80,7 +80,9 @@ def _rows(
     lengths = np.stack([prompts.lengths[kept], outputs.lengths[kept]], axis=1)
     mask = np.repeat(np.tile(np.array([0, 1], dtype=np.uint8), kept.size), lengths.ravel())
     bounds = pa.array(np.concatenate([[0], np.cumsum(lengths.sum(axis=1))]), pa.int32())
-    exchange_ids, providers, verdicts = (batch[name].take(pa.array(kept)) for name in SEQUENCE_COLUMNS[:3])
+    exchange_ids, providers, verdicts = (
+        batch[name].take(pa.array(kept)) for name in ("exchange_id", "provider", "verdict")
+    )
     return pa.RecordBatch.from_arrays(
         [
             pc.binary_join_element_wise(dataset, exchange_ids, "/"),

@@ -104,11 +104,13 @@ def test_a_damaged_file_is_said_in_a_sentence(environment: Path) -> None:
         version.write_rows("part.parquet", TOKEN_SEQUENCES, [])
         version.audit([Check("every_sequence_has_ids", True, "all have")])
     (damaged,) = Home(environment).folder("token_sequences", "B3").glob("*.parquet")
-    damaged.write_bytes(damaged.read_bytes()[:50])
-    result = CliRunner().invoke(main, ["budget"])
-    assert result.exit_code == 1
-    assert result.output.startswith(f"Error: a file of {environment} is damaged (")
-    assert result.output.count("\n") == 1
+    whole = damaged.read_bytes()
+    for data in (whole[:50], whole[:-200] + b"\xff" * 192 + whole[-8:]):
+        damaged.write_bytes(data)
+        result = CliRunner().invoke(main, ["budget"])
+        assert result.exit_code == 1
+        assert result.output.startswith(f"Error: a file of {environment} is damaged (")
+        assert result.output.count("\n") == 1
 
 
 def test_before_a_run_its_cost_ends_at_the_budgets_and_names_the_probes(environment: Path) -> None:

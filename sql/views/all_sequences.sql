@@ -1,10 +1,9 @@
--- Every sequence with the verdict and the ids that the shards go by: the target model's, where it judged.
+-- Every sequence as the shards go by it: as the target model judged it, where it did.
 CREATE VIEW all_sequences AS
-SELECT
-    sequence.* REPLACE (
-        coalesce(judged.verdict, sequence.verdict) AS verdict,
-        coalesce(judged.output_ids, sequence.output_ids) AS output_ids,
-        coalesce(judged.reasons, sequence.reasons) AS reasons
-    )
-FROM token_sequences AS sequence
-LEFT JOIN judged_sequences AS judged USING (dataset, exchange_id);
+SELECT * EXCLUDE (verdict_before, log_likelihood, surprise, surprise_kind, surprising)
+FROM judged_sequences
+SEMI JOIN token_sequences USING (dataset, exchange_id)
+UNION ALL BY NAME
+SELECT *
+FROM token_sequences
+ANTI JOIN judged_sequences USING (dataset, exchange_id);
