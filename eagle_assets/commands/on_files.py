@@ -176,10 +176,15 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
     """
     from rich.console import Console
 
-    from eagle_assets.reconstruction.console.show_command import NotFound
-    from eagle_assets.reconstruction.console.show_command import show as show_exchange
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.reconstruction.console.show_command import NotFound, find_in_file, find_in_home
+    from eagle_assets.reconstruction.console.show_command import show as print_as_shown
 
     try:
-        show_exchange(exchange_id, home(), file, with_ids, Console(width=None if sys.stdout.isatty() else 120))
-    except NotFound as error:
+        if file is not None:
+            shown = find_in_file(exchange_id, file)
+        else:
+            shown = find_in_home(exchange_id, home(), load_configuration(Settings().datasets_file).verdict_stage)
+    except (ConfigurationError, NotFound) as error:
         fail(str(error))
+    print_as_shown(shown, with_ids, Console(width=None if sys.stdout.isatty() else 120))

@@ -98,14 +98,15 @@ def query(name: str | None, dataset: str | None, form: str | None) -> None:
     import msgspec
     from rich.console import Console
 
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
     from eagle_assets.lake.catalogue import CatalogueError
-    from eagle_assets.lake.queries import audits_since, listed, run_query
+    from eagle_assets.lake.queries import listed, outdated, run_query
 
     try:
         answer = run_query(home(), name, dataset) if name else listed()
-        if name and (newer := audits_since(home())):
-            click.echo(f"{newer} audits ended since eagle.duckdb was made: materialise run_statistics again", err=True)
-    except CatalogueError as error:
+        for sentence in outdated(home(), load_configuration(Settings().datasets_file).verdict_stage) if name else ():
+            click.echo(sentence, err=True)
+    except (CatalogueError, ConfigurationError) as error:
         fail(str(error))
     if form == "json":
         click.echo(msgspec.json.encode(answer.as_objects()))
@@ -130,10 +131,14 @@ def report(output: Path | None) -> None:
     from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
     from eagle_assets.lake.audit import GateClosed
     from eagle_assets.lake.catalogue import CatalogueError
+    from eagle_assets.lake.queries import outdated
     from eagle_assets.report.page import write_report
 
     try:
-        click.echo(write_report(home(), load_configuration(Settings().datasets_file), output))
+        configuration = load_configuration(Settings().datasets_file)
+        click.echo(write_report(home(), configuration, output))
+        for sentence in outdated(home(), configuration.verdict_stage):
+            click.echo(sentence, err=True)
     except (CatalogueError, ConfigurationError, GateClosed) as error:
         fail(str(error))
 

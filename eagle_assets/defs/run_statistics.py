@@ -32,7 +32,7 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
 
     home, configuration = project.home, project.configuration
     with refusals(CatalogueError, LedgerError):
-        catalogue = build_catalogue(home, project.ledger_totals())
+        catalogue = build_catalogue(home, project.ledger_totals(), verdict_stage=configuration.verdict_stage)
         report = write_report(home, configuration)
         totals = budget_totals(home.root, configuration)
     caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}

@@ -63,8 +63,14 @@ class LedgerTotal:
     left_usd: float | None
 
 
-def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: Path = SQL_FOLDER) -> Path:
-    """Build the catalogue anew and put it in place of the old one; returns its path.
+def build_catalogue(
+    home: Home,
+    ledger: Iterable[LedgerTotal] = (),
+    sql_folder: Path = SQL_FOLDER,
+    verdict_stage: str = "token_sequences",
+) -> Path:
+    """Build the catalogue anew and put it in place of the old one; returns its path. `verdict_stage` is the stage whose
+    verdicts the shards go by, which `verdict_stage()` says in SQL.
 
     Raises CatalogueError where `sql_folder` is missing or a view in it is wrong, GateClosed where an audit record is
     damaged.
@@ -77,6 +83,7 @@ def build_catalogue(home: Home, ledger: Iterable[LedgerTotal] = (), sql_folder: 
         aside, snapshot = home.catalogue.with_name(f".{home.catalogue.name}.{name}"), Snapshot(home, name)
         try:
             with duckdb.connect(aside) as connection:
+                connection.execute(f"CREATE MACRO verdict_stage() AS {_quoted(verdict_stage)}")
                 _fill(connection, home, snapshot, totals, sql_folder)
                 connection.execute("CHECKPOINT")
             # A copy: DuckDB never had this one open for writing, so it does not matter when it lets go of the other.

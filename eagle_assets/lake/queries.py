@@ -91,13 +91,20 @@ def listed(sql_folder: Path = SQL_FOLDER) -> Answer:
     return Answer(["query", "answers"], [(query.name, query.answers) for query in ready_queries(sql_folder).values()])
 
 
-def audits_since(home: Home) -> int:
-    """How many audits ended since the catalogue was built; 0 where there is none."""
+def outdated(home: Home, verdict_stage: str) -> list[str]:
+    """What has changed since the catalogue was built, a sentence each; nothing where there is none. `verdict_stage` is
+    the one of the datasets file as it is."""
     if not home.catalogue.is_file():
-        return 0
+        return []
     with duckdb.connect(home.catalogue, read_only=True) as connection:
-        ((known,),) = connection.sql("SELECT count(*) FROM audits").fetchall()
-    return sum(1 for _ in home.history.glob("*.json")) - int(known)
+        ((known, stage),) = connection.sql("SELECT count(*), verdict_stage() FROM audits").fetchall()
+    newer = sum(1 for _ in home.history.glob("*.json")) - int(known)
+    found = [f"{newer} audits ended since eagle.duckdb was made"] if newer else []
+    if stage != verdict_stage:
+        found.append(
+            f"verdicts in eagle.duckdb are those of {stage}, and the datasets file goes by {verdict_stage} now"
+        )
+    return [f"{sentence}: materialise run_statistics again" for sentence in found]
 
 
 def _ask_for(connection: duckdb.DuckDBPyConnection, dataset: str) -> None:

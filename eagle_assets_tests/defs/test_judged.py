@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from rich.console import Console
 
+from eagle_assets.cli import main
 from eagle_assets.configuration import ConfigurationError, LocalJudge, ServedJudge, load_configuration
 from eagle_assets.defs.run import RunRefused, materialise
 from eagle_assets.lake.audit import read_record, require
 from eagle_assets.lake.queries import run_query
-from eagle_assets.reconstruction.console.show_command import show
+from eagle_assets.reconstruction.console.show_command import find_in_home, show
 from eagle_assets.reconstruction.console.tokens_view import tokens_text
 from eagle_assets.reconstruction.verdict import TRUSTED
 from eagle_assets.sandbox.judge_server import JudgeServer
@@ -24,7 +26,7 @@ from eagle_assets_tests.defs.conftest import TARGET, Place
 from eagle_assets_tests.judge.serving import serving
 
 
-def with_judge(place: Place, judge: dict[str, Any]) -> None:
+def with_judge(place: Place, judge: dict[str, Any] | None) -> None:
     file = place.folder / "datasets.yaml"
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "judge": judge}))
 
@@ -72,6 +74,29 @@ def test_with_a_judge_the_shards_are_made_of_what_it_judged(place: Place, judge:
     assert [row["dataset"] for row in run_query(place.home, "judged_error").as_objects()] == ["B1", "B3"]
 
 
+def test_once_the_judge_is_taken_out_nobody_is_told_what_it_said(place: Place, judge: str) -> None:
+    with_judge(place, {"kind": "sglang", "base_url": judge})
+    assert place.materialise("B1").succeeded
+    exchange_id = next(require(place.home, "judged_sequences", "B1").rows())["exchange_id"]
+
+    def told() -> tuple[bool, str, list[str]]:
+        shown = CliRunner().invoke(main, ["show", exchange_id]).output
+        judged = run_query(place.home, "judged").as_objects()
+        said = CliRunner().invoke(main, ["query", "verdicts"]).stderr
+        return "before the target" in shown, said, [row["dataset"] for row in judged]
+
+    assert told() == (True, "", ["B1"])
+    with_judge(place, None)
+    outdated = (
+        "verdicts in eagle.duckdb are those of judged_sequences, and the datasets file goes by token_sequences now: "
+        "materialise run_statistics again\n"
+    )
+    assert told() == (False, outdated, ["B1"])
+    assert place.materialise("B1").succeeded
+    assert told() == (False, "", [])
+    assert run_query(place.home, "judged_error").rows == []
+
+
 def test_a_judge_that_does_not_answer_stops_the_shards_with_a_sentence(place: Place) -> None:
     with_judge(place, {"kind": "vllm", "base_url": "http://127.0.0.1:1", "model": "k2"})
     from eagle_assets.judge import server
@@ -115,7 +140,7 @@ def test_show_marks_what_surprises_the_target(place: Place) -> None:
         assert place.materialise("B1", until="judged_sequences").succeeded
     row = next(require(place.home, "judged_sequences", "B1").rows())
     output = StringIO()
-    show(row["exchange_id"], place.home, None, False, Console(file=output, width=200))
+    show(find_in_home(row["exchange_id"], place.home, "judged_sequences"), False, Console(file=output, width=200))
     assert "before the target" in output.getvalue()
     assert ("it finds them likely" in output.getvalue()) is (not row["surprise"])
     there = TARGET.vocabulary.encode("It is seven")

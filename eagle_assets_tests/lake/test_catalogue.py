@@ -21,7 +21,13 @@ from eagle_assets.lake.audit import Check
 from eagle_assets.lake.catalogue import SQL_FOLDER, CatalogueError, LedgerTotal, build_catalogue
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.queries import ready_queries, run_query
-from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_FREQUENCIES, TOKEN_SEQUENCES, TRAINING_SHARDS
+from eagle_assets.lake.schemas import (
+    JUDGED_SEQUENCES,
+    RAW_RESPONSES,
+    TOKEN_FREQUENCIES,
+    TOKEN_SEQUENCES,
+    TRAINING_SHARDS,
+)
 from eagle_assets.lake.version import new_version
 
 ANSWERED_QUESTIONS = {
@@ -146,6 +152,28 @@ def test_the_queries_count_what_was_published(home: Home) -> None:
     assert (tokens["B3"]["shard_rows"], tokens["B3"]["shard_tokens"], tokens["B3"]["generated_tokens"]) == (2, 8, 6)
     assert [row["dataset"] for row in answer(home, "budget")] == ["B3", "all"]
     assert answer(home, "budget")[1]["left_usd"] == 98.5
+
+
+def test_the_verdicts_are_those_that_the_shards_go_by_now(home: Home) -> None:
+    """Of e1 to e3 the target judged the verdict that stands, of e4 one that has changed since."""
+    now = [sequence("B3", n, v) for n, v in enumerate(["exact", "unverified", "consistent", "contradicted"], 1)]
+    by_target = ["exact", "consistent", "contradicted", "consistent"]
+    before = ["exact", "unverified", "consistent", "unverified"]
+    judged = [
+        {**row, "verdict": verdict, "verdict_before": was}
+        for row, verdict, was in zip(now, by_target, before, strict=True)
+    ]
+    publish(home, "token_sequences", "B3", TOKEN_SEQUENCES, now)
+    publish(home, "judged_sequences", "B3", JUDGED_SEQUENCES, judged)
+    told = "SELECT verdict FROM all_sequences ORDER BY exchange_id"
+    by_stage = {
+        stage: [verdict for (verdict,) in read(build_catalogue(home, verdict_stage=stage), told)]
+        for stage in ("judged_sequences", "token_sequences")
+    }
+    assert by_stage == {
+        "judged_sequences": ["exact", "consistent", "contradicted", "contradicted"],
+        "token_sequences": [row["verdict"] for row in now],
+    }
 
 
 def test_a_failed_audit_is_a_row_and_leaves_the_last_good_files_in_the_view(home: Home) -> None:

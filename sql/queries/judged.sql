@@ -10,6 +10,6 @@ SELECT
     round(max(surprise), 1) AS most_nats,
     round(sum(log_likelihood) / nullif(sum(len(output_ids)) FILTER (surprise IS NOT NULL), 0), 3) AS nats_a_token
 FROM judged_sequences
-WHERE asked_for(dataset)
+WHERE verdict_stage() = 'judged_sequences' AND asked_for(dataset)
 GROUP BY ALL
 ORDER BY dataset, provider;

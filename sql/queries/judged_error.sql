@@ -12,5 +12,9 @@ SELECT
     round(100 * counts['found_of_planted'], 1) AS found_percent
 FROM checks
 JOIN audits USING (time, stage, dataset, run_id)
-WHERE checks.name = 'surprises_below_threshold' AND is_current AND asked_for(checks.dataset)
+WHERE
+    checks.name = 'surprises_below_threshold'
+    AND is_current
+    AND verdict_stage() = 'judged_sequences'
+    AND asked_for(checks.dataset)
 ORDER BY checks.dataset;

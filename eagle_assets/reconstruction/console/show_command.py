@@ -58,9 +58,8 @@ class Shown:
     surprising: Sequence[int] = ()
 
 
-def show(exchange_id: str, home: Home, file: Path | None, with_ids: bool, console: Console) -> None:
-    """Print one response, of the home's last good version or of a file of exchanges; raises NotFound and OSError."""
-    shown = find_in_home(exchange_id, home) if file is None else find_in_file(exchange_id, file)
+def show(shown: Shown, with_ids: bool, console: Console) -> None:
+    """Print one response as the console can."""
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
     print_shown(shown, with_ids, coloured, console)
 
@@ -75,9 +74,9 @@ def find_in_file(exchange_id: str, file: Path) -> Shown:
     return Shown(exchange_id, found.verdict, found.reasons, found.output_ids, found.candidates, found.evidence, facts)
 
 
-def find_in_home(exchange_id: str, home: Home) -> Shown:
+def find_in_home(exchange_id: str, home: Home, verdict_stage: str = "token_sequences") -> Shown:
     """The exchange in the last good versions of the home, or judged now where what was judged last was refused, or
-    never came so far because its responses were.
+    never came so far because its responses were. `verdict_stage` is the stage whose verdicts the shards go by.
 
     Raises NotFound.
     """
@@ -100,7 +99,9 @@ def find_in_home(exchange_id: str, home: Home) -> Shown:
             f"no exchange {exchange_id} in {where} under {home.root}; to list ids: eagle-assets query exchanges"
         )
     before_target = row["verdict"]
-    by_target = None if refused else _find_row(exchange_id, home, "judged_sequences")
+    by_target = None
+    if verdict_stage == "judged_sequences" and not refused:
+        by_target = _find_row(exchange_id, home, verdict_stage)
     # Of another verdict than stands now it says nothing.
     if by_target is not None and by_target["verdict_before"] == before_target:
         row = by_target
