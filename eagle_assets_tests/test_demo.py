@@ -166,7 +166,9 @@ def test_a_local_and_a_bought_dataset_through_dagster(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No response is called exact and is not" in done.stdout
-    assert "of all 30 answers" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "the ids behind the 30 answers that were bought, and kept them to itself; the other 30 came with" in said
+    assert "encoding the same 30 texts as they stand" in said
     assert "Calibration refused 2 of 8 providers" in done.stdout
     assert "attempts failed on the way" in done.stdout
     with duckdb.connect(home / "eagle.duckdb", read_only=True) as connection:

@@ -24,7 +24,8 @@ def as_json(spending: Spending) -> dict[str, Any]:
     """`spent_usd`, `reserved_usd`, `left_usd` and the rest of the amounts, in all and by dataset and provider.
 
     The fee for buying credit is in none of them but `fee_usd`. `usd_per_million_trusted_tokens` is null where nothing
-    is trusted yet; `rest` is null where it cannot be said, and `rest_unknown` then says why.
+    is trusted yet; `rest`, which ends at what is left to the dataset, is null where it cannot be said, and
+    `rest_unknown` then says why.
     """
     totals = spending.totals
     return {
@@ -35,7 +36,7 @@ def as_json(spending: Spending) -> dict[str, Any]:
         "datasets": {
             name: {
                 **_with_trusted(amounts, _trusted(spending, name)),
-                "rest": _rest(spending.rest.get(name)),
+                "rest": _rest(_payable(spending, name)),
                 "rest_unknown": spending.unknown.get(name),
                 "providers": {
                     provider: _with_trusted(of_provider, spending.trusted_tokens.get((name, provider), 0))
@@ -56,7 +57,7 @@ def as_page(spending: Spending) -> Iterator[RenderableType]:
     for number, (heading, footer) in enumerate(zip(_HEADINGS, cells, strict=True)):
         table.add_column(heading, footer, justify="right" if number else "left")
     for name, amounts in totals.datasets.items():
-        table.add_row(*_cells(name, amounts, _trusted(spending, name), spending.rest.get(name)))
+        table.add_row(*_cells(name, amounts, _trusted(spending, name), _payable(spending, name)))
         for (dataset, provider), of_provider in totals.providers.items():
             if dataset == name and (provider or of_provider.spent_usd):
                 trusted = spending.trusted_tokens.get((name, provider), 0)
@@ -64,7 +65,8 @@ def as_page(spending: Spending) -> Iterator[RenderableType]:
     yield table
     yield Text(
         f"Buying the ${totals.all.spent_usd:.4f} of credit that is spent cost ${totals.all.fee_usd:.4f} more "
-        f"({FEE_SHARE:.1%}). What is unsettled is counted as spent, at its worst case."
+        f"({FEE_SHARE:.1%}). What is unsettled is counted as spent, at its worst case. What is left to a dataset is of "
+        "its own budget, or else of the whole one, and its rest costs no more than that."
     )
     if spending.rest:
         yield Text(f"The rest: {_rest_in_words(spending)}.")
@@ -141,21 +143,21 @@ def _trusted(spending: Spending, dataset: str) -> float:
 
 def _rest_in_words(spending: Spending) -> str:
     amounts = spending.totals.datasets
-    short = [name for name, rest in spending.rest.items() if rest.at_most_usd > amounts[name].left_usd]
+    short = {n: rest.at_most_usd for n, rest in spending.rest.items() if rest.at_most_usd > amounts[n].left_usd}
     return in_words(_sum_of(spending), spending.totals.all.left_usd, FEE_SHARE, short)
 
 
+def _payable(spending: Spending, name: str) -> Forecast | None:
+    """What the rest of a dataset may cost, which ends at its own budget; None where it is not known."""
+    rest, left = spending.rest.get(name), spending.totals.datasets[name].left_usd
+    if rest is None:
+        return None
+    return replace(rest, at_most_usd=min(rest.at_most_usd, left), probably_usd=min(rest.probably_usd, left))
+
+
 def _sum_of(spending: Spending) -> Forecast:
-    """All datasets together; what one may cost ends at its own budget."""
-    amounts = spending.totals.datasets
-    forecasts = [
-        replace(
-            rest,
-            at_most_usd=min(rest.at_most_usd, amounts[name].left_usd),
-            probably_usd=min(rest.probably_usd, amounts[name].left_usd),
-        )
-        for name, rest in spending.rest.items()
-    ]
+    """All datasets together."""
+    forecasts = [payable for name in spending.rest if (payable := _payable(spending, name)) is not None]
     bases = list(dict.fromkeys(f.basis for f in forecasts if f.prompts))
     return Forecast(
         sum(f.prompts for f in forecasts),

@@ -20,6 +20,9 @@ from eagle_assets.demo.score import TRUTH
 from eagle_assets.lake.home import Home
 from eagle_assets.reconstruction.verdict import VERDICTS
 
+DATASETS_FILE = "datasets_with_judge.yaml"
+"""The packaged datasets file with a judge in it, in the demo's home."""
+
 _CHANGED = f"""
 SELECT
     verdict_before,
@@ -64,7 +67,7 @@ def judged_datasets(home: Home) -> Iterator[Path]:
     with running_judge(prompts) as base_url:
         judge = {"kind": "sglang", "base_url": base_url}
         content = {**configuration.model_dump(mode="json", exclude_defaults=True), "judge": judge}
-        file = home.root / "datasets_with_judge.yaml"
+        file = home.root / DATASETS_FILE
         file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         yield file
 

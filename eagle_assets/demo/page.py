@@ -13,6 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from eagle_assets.demo.judge import DATASETS_FILE
 from eagle_assets.demo.score import VerdictScore, false_exact
 from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
 from eagle_assets.reconstruction.verdict import TRUSTED
@@ -43,30 +44,29 @@ def closing_page(
     is encoded as it stands, and all answers; `met` are the sentences of `incidents`, `judged` the parts
     of the judge's section.
     """
+    of_judge = list(judged)
     yield Rule("What came of each dataset")
     yield _overview(overview)
-    yield _note(
-        "B1 and B2 are from the team's own server, which gave the ids. The others were bought as text from the "
-        "sandbox's providers, and turned back into ids; attempts that failed on the way count as unusable. Dollars are "
-        "the sandbox's: nothing was spent."
-    )
+    yield _note(_of_datasets(overview))
     yield Rule("What it met on the way")
     for sentence in met:
         yield Padding(Text(f"• {sentence}"), (0, 0, 0, 2))
     yield Text()
     yield Rule("The verdicts against the truth")
-    yield _note("The sandbox knew the ids behind each text and kept them to itself. Were the verdicts right?")
+    yield _note(_of_scores(overview, scores))
     yield _scores(scores)
     yield _judgement(scores)
     yield _note(
-        f"For comparison: encoding each text as it stands gives the true ids for {naive[0]:,} of all {naive[1]:,} "
-        f"answers ({naive[0] / max(naive[1], 1):.1%}), and does not say for which."
+        f"For comparison: encoding the same {naive[1]:,} texts as they stand gives the true ids for {naive[0]:,} of "
+        f"them ({naive[0] / max(naive[1], 1):.1%}), and does not say for which."
     )
     if blind:
-        yield _note(_what_may_be_wrong(blind, doubtful))
-    yield from judged
+        yield Rule("And where nobody knows the truth")
+        yield _note(_what_may_be_wrong(blind, doubtful, by_evidence_alone=not of_judge))
+    yield from of_judge
     yield Rule("The providers")
     yield _providers(providers)
+    yield _note(_not_trusted(scores))
     yield Rule("Where everything lies")
     yield _aligned(
         {
@@ -80,13 +80,33 @@ def closing_page(
         }
     )
     yield Rule("Try next")
-    here = f"EAGLE_ASSETS_HOME={home}"
+    here = f"EAGLE_ASSETS_HOME={home}" + (f" EAGLE_ASSETS_DATASETS={home}/{DATASETS_FILE}" if of_judge else "")
     yield _on_lines_of_their_own(
         {
             f"{here} .venv/bin/eagle-assets query reasons_of_distrust": "why the others were kept out",
             f"{here} make ui": "the lineage in a browser, with every check",
             "OPENROUTER_API_KEY=… make run": "the same for real, within the budget of the datasets file",
         }
+    )
+
+
+def _of_datasets(overview: Sequence[Mapping[str, Any]]) -> str:
+    answers, failed = (sum(row[column] or 0 for row in overview) for column in ("answers", "failed_attempts"))
+    return (
+        "B1 and B2 are from the team's own server, which gave the ids. The others were bought as text from the "
+        f"sandbox's providers, and turned back into ids. Each of the {answers:,} answers has a verdict, and so has "
+        f"each of the {failed:,} attempts that failed and were asked again. What is exact or consistent is trained on. "
+        "Dollars are the sandbox's: nothing was spent."
+    )
+
+
+def _of_scores(overview: Sequence[Mapping[str, Any]], scores: Mapping[str, VerdictScore]) -> str:
+    bought = sum(found.responses for found in scores.values())
+    given = sum(row["answers"] or 0 for row in overview) - bought
+    others = f"; the other {given:,} came with their ids" if given > 0 else ""
+    return (
+        f"The sandbox knew the ids behind the {bought:,} answers that were bought, and kept them to itself{others}. "
+        "Were the verdicts right?"
     )
 
 
@@ -113,7 +133,14 @@ def _scores(scores: Mapping[str, VerdictScore]) -> Table:
             f"{found.right:,}",
             Text(f"{found.wrong:,}", style="bold red" if verdict == "exact" and found.wrong else ""),
         )
+    table.add_section()
+    responses, right, wrong = (sum(column) for column in zip((0, 0, 0), *map(_counts, scores.values()), strict=True))
+    table.add_row("all", "", "", f"{responses:,}", f"{right:,}", f"{wrong:,}", style="bold")
     return table
+
+
+def _counts(found: VerdictScore) -> tuple[int, int, int]:
+    return found.responses, found.right, found.wrong
 
 
 def _judgement(scores: Mapping[str, VerdictScore]) -> Text:
@@ -124,26 +151,49 @@ def _judgement(scores: Mapping[str, VerdictScore]) -> Text:
     trusted = [scores[verdict] for verdict in TRUSTED if verdict in scores]
     responses, right = sum(s.responses for s in trusted), sum(s.right for s in trusted)
     return Text(
-        f"No response is called exact and is not. Of {responses:,} that went into the shards, {right:,} hold the true "
-        f"ids ({right / max(responses, 1):.1%}).",
+        f"No response is called exact and is not. Of the {responses:,} bought answers that went into the shards, "
+        f"{right:,} hold the true ids ({right / max(responses, 1):.1%}).",
         style="bold green",
     )
 
 
-def _what_may_be_wrong(blind: Sequence[Mapping[str, Any]], doubtful: Sequence[Mapping[str, Any]]) -> str:
-    trusted, right, false = (sum(row[column] for row in blind) for column in ("trusted", "right", "false_exact"))
+def _what_may_be_wrong(
+    blind: Sequence[Mapping[str, Any]], doubtful: Sequence[Mapping[str, Any]], by_evidence_alone: bool
+) -> str:
+    """The two measures that a real run has too, and how they belong together."""
+    outputs, trusted, right, false = (
+        sum(row[column] for row in blind) for column in ("outputs", "trusted", "right", "false_exact")
+    )
     measured = (
-        "How far to believe this where nobody knows the truth: the outputs of B1 and B2, turned into text in "
-        f"{len(blind)} ways that servers have and judged by the text alone, came back right in {right:,} of the "
-        f"{trusted:,} cases that were trusted ({right / max(trusted, 1):.1%}), and of those called exact "
-        f"{false or 'none'} was wrong"
+        "A run for real has two measures in the place of the table above. Tried blind: the outputs of B1 and B2, "
+        f"whose ids are known, were turned into {outputs:,} texts, in {len(blind)} ways that servers have, and judged "
+        f"by these alone. Of {trusted:,} that were trusted {right:,} came back right ({right / max(trusted, 1):.1%}); "
+        f"of those called exact {false or 'none'} was wrong."
     )
     stated = [row for row in doubtful if row["most"] is not None]
-    least, most, bought = (sum(row[column] for row in stated) for column in ("least", "most", "trusted"))
     if not stated:
-        return f"{measured}."
-    number = f"between {least:,} and {most:,}" if least else f"at most {most:,}" if most else "none"
-    return f"{measured}; by that measure {number} of the {bought:,} trusted responses that were bought may be wrong."
+        return measured
+    least, most, bought, expected = (
+        sum(row[column] for row in stated) for column in ("least", "most", "trusted", "expected")
+    )
+    ahead = "" if by_evidence_alone else " before the target was asked"
+    number = f"between {least:,} and {most:,}" if least else f"at most {most:,}"
+    return (
+        f"{measured} By evidence: the verdicts of the {bought:,} bought answers that were trusted{ahead} state errors "
+        f"that add up to {expected:,.1f} wrong ones; {number} may be, which is a bound for each dataset at 95 %, added "
+        "up, and so wide because a few answers of a provider exclude little. It narrows with each answer more."
+    )
+
+
+def _not_trusted(scores: Mapping[str, VerdictScore]) -> str:
+    doubted = [found for verdict, found in scores.items() if verdict not in TRUSTED]
+    right, responses = sum(found.right for found in doubted), sum(found.responses for found in doubted)
+    return (
+        f"What is not trusted is not lost: {right:,} of the {responses:,} answers that are kept out are right, and "
+        "nothing in them shows which. More answers of a provider settle how it serves, and lower the errors that are "
+        "stated; a higher `max_residual_error` in the datasets file lets those in that are held back; the target model "
+        "itself as a judge (`make demo JUDGE=1`) settles others."
+    )
 
 
 def _providers(rows: Sequence[Mapping[str, Any]]) -> Table:

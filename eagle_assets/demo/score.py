@@ -21,7 +21,7 @@ SELECT
     count(*),
     count(*) FILTER (output_ids = true_ids),
     count(*) FILTER (output_ids <> true_ids)
-FROM token_sequences
+FROM all_sequences
 JOIN {TRUTH} USING (exchange_id)
 GROUP BY verdict
 """

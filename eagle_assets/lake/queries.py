@@ -96,15 +96,21 @@ def outdated(home: Home, verdict_stage: str) -> list[str]:
     the one of the datasets file as it is."""
     if not home.catalogue.is_file():
         return []
-    with duckdb.connect(home.catalogue, read_only=True) as connection:
-        ((known, stage),) = connection.sql("SELECT count(*), verdict_stage() FROM audits").fetchall()
+    try:
+        with duckdb.connect(home.catalogue, read_only=True) as connection:
+            ((known, stage),) = connection.sql("SELECT count(*), verdict_stage() FROM audits").fetchall()
+    except duckdb.Error:
+        return [f"eagle.duckdb was made by another version of this program{_MAKE_IT_ANEW}"]
     newer = sum(1 for _ in home.history.glob("*.json")) - int(known)
     found = [f"{newer} audits ended since eagle.duckdb was made"] if newer else []
     if stage != verdict_stage:
         found.append(
             f"verdicts in eagle.duckdb are those of {stage}, and the datasets file goes by {verdict_stage} now"
         )
-    return [f"{sentence}: materialise run_statistics again" for sentence in found]
+    return [f"{sentence}{_MAKE_IT_ANEW}" for sentence in found]
+
+
+_MAKE_IT_ANEW = ": materialise run_statistics again"
 
 
 def _ask_for(connection: duckdb.DuckDBPyConnection, dataset: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import fsum
 
@@ -43,9 +43,9 @@ def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts |
     return Forecast(len(sizes), at_most, min(probably, at_most), basis)
 
 
-def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Sequence[str] = ()) -> str:
+def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Mapping[str, float]) -> str:
     """What a run will cost, in a sentence for whoever pays. `short` are datasets whose own budget is below their worst
-    case."""
+    case, with that in dollars."""
     if not forecast.prompts:
         return "nothing is left to be bought"
     sentence = (
@@ -57,5 +57,9 @@ def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Seque
     if forecast.at_most_usd > left_usd:
         sentence += "; the worst case does not fit, so the run may end before all are asked"
     elif short:
-        sentence += f"; the budget of {', '.join(short)} may end before all of its prompts are asked"
+        needed = " and ".join(f"${usd:.2f}" for usd in short.values())
+        sentence += (
+            f"; the budget of {' and '.join(short)} may end before all of its prompts are asked, which may cost "
+        )
+        sentence += needed
     return sentence

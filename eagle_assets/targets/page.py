@@ -8,13 +8,15 @@ from rich.table import Table
 
 from eagle_assets.targets.environment import Environment
 from eagle_assets.targets.findings import Section
-from eagle_assets.targets.report import TokenizerReport
+from eagle_assets.targets.report import ORIGIN, TokenizerReport
 
 _MARKS = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: ""}
 
 
 def print_report(report: TokenizerReport, console: Console) -> None:
     """Sections first, then the environment and the gates, so that what decides stands last."""
+    if report.sections:
+        console.print(f"{ORIGIN}\n")
     for section in report.sections:
         console.print(_section_table(section))
         console.print(f"  [{'dim' if section.passed else 'bold red'}]{escape(section.answer)}[/]\n")

@@ -13,6 +13,11 @@ from eagle_assets.targets.environment import Environment, check_environment
 from eagle_assets.targets.findings import Gate, Section
 
 GATES = ("vocabulary_is_official", "special_tokens_roundtrip", "full_output_roundtrips", "encoders_agree")
+ORIGIN = (
+    "The article below is “The Tokenization Investigation That Failed: Reconstructing Exact Token IDs from OpenRouter "
+    "Text Responses”, which this project answers: its own script never ran, so what it tried, supposed and warned of "
+    "is tried here."
+)
 _NEEDED_TO_ENCODE = ("numpy", "splintr-rs", "tiktoken")
 
 
@@ -55,6 +60,7 @@ class TokenizerReport:
         if self.environment.passed:
             lines.append(f"All {len(packages)} packages work: {', '.join(f'{p.name} {p.version}' for p in packages)}.")
         lines += [f"- **{_cell(p.problem or '')}**: `{p.remedy}`" for p in self.environment.problems]
+        lines += ["", ORIGIN] if self.sections else []
         for section in self.sections:
             lines += ["", f"## {section.title}", "", section.answer, "", "| tried | result | |", "|---|---|---|"]
             lines += [f"| {_cell(t.tried)} | {_cell(t.result)} | {MARKS[t.as_expected]} |" for t in section.trials]

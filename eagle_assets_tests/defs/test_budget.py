@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,21 @@ def test_the_rest_is_reckoned_at_most_and_probably(environment: Path) -> None:
     assert "; 4 of these prompts have an answer to another request, which is kept: their messages, params or" in said
 
 
+def test_what_the_rest_costs_adds_up_where_one_budget_is_short(environment: Path) -> None:
+    prompts_file(environment.parent, 1_000)
+    shown = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)
+    rests = [dataset["rest"]["at_most_usd"] for dataset in shown["datasets"].values() if dataset["rest"]]
+    assert rests == [4, 10]
+    assert shown["rest"]["at_most_usd"] == 14
+    # The columns of the table end like this in each of its rows.
+    table = CliRunner().invoke(main, ["budget"]).output
+    assert [row.split("│")[-3].strip() for row in table.splitlines() if row.startswith(("│ B", "│ all"))] == [
+        "4.0000",
+        "10.0000",
+        "14.0000",
+    ]
+
+
 def test_a_damaged_file_is_said_in_a_sentence(environment: Path) -> None:
     with new_version(Home(environment), "token_sequences", "B3") as version:
         version.write_rows("part.parquet", TOKEN_SEQUENCES, [])
@@ -118,7 +134,9 @@ def test_before_a_run_its_cost_ends_at_the_budgets_and_names_the_probes(environm
     configuration = load_configuration(environment.parent / "datasets.yaml")
     said = before_a_run(spending(Home(environment), configuration, ["B3"]))
     assert said.startswith("1,000 prompts to ask: $4.00 at most, $4.00 probably (a guess of 1,000 tokens")
-    assert "; the budget of B3 may end before all of its prompts are asked" in said
+    assert re.search(
+        r"; the budget of B3 may end before all of its prompts are asked, which may cost \$\d\d\.\d\d;", said
+    )
     assert said.endswith("; asking each provider a few probes first costs $0.10 at most")
     with Ledger.open(environment, configuration) as book:
         book.reserve("a", PROBES, 0.01)

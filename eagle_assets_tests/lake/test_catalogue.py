@@ -319,6 +319,17 @@ def test_what_was_superseded_since_still_answers_and_the_command_says_so(home: H
     assert query(home, "verdicts", "--json")[1].startswith("[")
 
 
+def test_a_catalogue_of_another_version_still_answers_and_the_command_says_so(home: Home) -> None:
+    fill(home)
+    with duckdb.connect(build_catalogue(home)) as connection:
+        connection.execute("DROP MACRO verdict_stage")
+    result = CliRunner().invoke(main, ["query", "budget"], env={"EAGLE_ASSETS_HOME": str(home.root)})
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "eagle.duckdb was made by another version of this program: materialise run_statistics again\n",
+    )
+
+
 def test_links_of_old_catalogues_go_when_nobody_reads_them(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def links() -> set[Path]:
         return set((home.root / ".snapshots").iterdir())

@@ -57,6 +57,14 @@ def test_the_article_s_wrong_id_is_shown_as_wrong(report: TokenizerReport) -> No
     assert typed == "the vocabulary says 163586; <|im_end|> is 163586: WRONG"
 
 
+def test_both_pages_name_the_article_before_they_speak_of_it(report: TokenizerReport) -> None:
+    output = io.StringIO()
+    print_report(report, Console(file=output, width=120))
+    for page in (output.getvalue(), report.to_markdown()):
+        title = page.index("The Tokenization Investigation That Failed")
+        assert title < page.index("the article's")
+
+
 def test_boundaries_merge_in_text_and_never_across_a_marker(report: TokenizerReport) -> None:
     trials = trials_of(report, "3. BPE boundary effects")
     assert trials["'The answer is 42' + '.'"] == "the same: 1008 7574 387 220 5512 13"

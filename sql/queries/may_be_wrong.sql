@@ -1,15 +1,24 @@
--- How many of the trusted sequences that were bought may be wrong all the same? The least and the most, at 95 %.
+-- How many of the trusted sequences that were bought may be wrong all the same? As many as the stated errors add up to
+-- are expected; the least and the most hold at 95 %.
 SELECT
-    dataset,
+    audits.dataset,
     (counts['exact'] + counts['consistent'])::BIGINT AS trusted,
     counts['consistent']::BIGINT AS consistent,
+    round(numbers['residual_error'] * counts['consistent'], 1) AS expected,
     counts['may_be_wrong_low']::BIGINT AS least,
     counts['may_be_wrong_high']::BIGINT AS most,
     round(100 * counts['may_be_wrong_high'] / nullif(counts['exact'] + counts['consistent'], 0), 1) AS most_percent
 FROM audits
+LEFT JOIN checks
+    ON
+        checks.time = audits.time
+        AND checks.stage = audits.stage
+        AND checks.dataset = audits.dataset
+        AND checks.run_id = audits.run_id
+        AND checks.name = 'residual_error_below_limit'
 WHERE
-    stage = 'token_sequences'
+    audits.stage = 'token_sequences'
     AND is_current
-    AND dataset IN (SELECT dataset FROM raw_responses WHERE asked_at IS NOT NULL)
-    AND asked_for(dataset)
-ORDER BY dataset;
+    AND audits.dataset IN (SELECT dataset FROM raw_responses WHERE asked_at IS NOT NULL)
+    AND asked_for(audits.dataset)
+ORDER BY audits.dataset;

@@ -42,7 +42,7 @@ _IN_WORDS = {
     "line_breaks_may_be_rewritten": "all line breaks of the provider are those of Windows, which a model seldom writes",
     "affix_may_be_added": "nearly all texts of the provider have the same character there, which may be its own",
     "tool_index_unproven": "the server numbers tool calls itself, so that the model's own numbers are not known",
-    "residual_error_above_limit": "held back, so that the stated error of the dataset stays within its limit",
+    "residual_error_above_limit": "held back: with it the dataset's average error would be above `max_residual_error`",
     "no_count": "the server did not say how many tokens it generated",
     "count_mismatch": "the ids of the texts are not as many as the server counted (its count minus theirs)",
     "reasoning_tokens_differ": "the server's reasoning_tokens do not fit these ids, as they do in its other responses",
