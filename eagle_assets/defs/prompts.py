@@ -88,7 +88,7 @@ def request_rows(
     try:
         asked = read_prompts(dataset.prompts)
     except PromptsError as error:
-        problems.append({"problem": str(error)})
+        problems += [{"problem": each} for each in error.problems]
         return
     for prompt in asked:
         request = build_request(prompt, dataset, configuration)
@@ -125,7 +125,7 @@ def local_rows(
                 "worst_case_usd": 0.0,
             }
     except LocalResponsesError as error:
-        problems.append({"problem": str(error)})
+        problems += [{"problem": each} for each in error.problems]
 
 
 def content_of(version: "NewVersion") -> str:
@@ -137,11 +137,13 @@ def content_of(version: "NewVersion") -> str:
 
 
 def prompts_are_valid(valid: int, problems: list[dict[str, Any]]) -> Check:
-    first = f"; the first: {problems[0]['problem']}" if problems else ""
+    from eagle_assets.openrouter.wrong_rows import in_a_sentence
+
+    wrong = in_a_sentence([each["problem"] for each in problems])
     return Check(
         "prompts_are_valid",
         not problems,
-        f"{len(problems)} bad and {valid} good prompts{first}" if problems else f"all {valid} prompts are good",
+        f"{len(problems)} bad and {valid} good prompts; {wrong}" if problems else f"all {valid} prompts are good",
         {"good": valid, "bad": len(problems)},
         tuple(problems[:WORST]),
     )

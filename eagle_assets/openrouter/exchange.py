@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """`body` is what came over the wire; `status` is None where no HTTP answer came at all.
+    """`body` is what came over the wire; `status` is None where no HTTP answer came at all, or where
+    it was not recorded.
 
     `arrivals` are pairs (byte offset, seconds since the request left) where they were recorded;
     `order` is the exchange's place among others, in time or in a file: a provider may change in between;

@@ -25,22 +25,24 @@ def read_exchange_line(line: bytes) -> Exchange:
     return exchange_of(document)
 
 
-def exchange_of(document: dict[str, Any], order: float = 0.0) -> Exchange:
-    """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Raises ValueError."""
+def exchange_of(document: dict[str, Any], order: float = 0.0, place: str | None = None) -> Exchange:
+    """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Where it has no name of its own, it
+    is called after `place`, where that is given. Raises ValueError."""
     known = dict(document)
-    exchange_id = as_name(known.pop("exchange_id", None))
+    exchange_id = as_name(known.pop("exchange_id", None)) or place
     if exchange_id is None:
         raise ValueError("exchange_id is missing or no text")
     body, encoded = known.pop("body", None), known.pop("body_base64", None)
     status = known.pop("status", None)
-    model, provider, request = known.pop("model", None), known.pop("provider", None), known.pop("request", None)
+    model, provider = known.pop("model", None), known.pop("provider", None)
+    request = _request(known.pop("request", None))
     generation = known.pop("generation", None)
     return Exchange(
         exchange_id=exchange_id,
-        model=as_name(model) or as_name(as_dict(request).get("model")) or "",
+        model=as_name(model) or as_name(request.get("model")) or "",
         provider=as_name(provider),
         status=as_count(int(status) if isinstance(status, str) and status.isdecimal() else status),
-        request=as_dict(request),
+        request=request,
         body=_bytes_of_body(body, encoded),
         transport_error=as_name(known.pop("transport_error", None)),
         generation=as_dict(as_dict(generation).get("data")) or as_dict(generation) or None,
@@ -48,6 +50,20 @@ def exchange_of(document: dict[str, Any], order: float = 0.0) -> Exchange:
         order=order,
         other=known,
     )
+
+
+def _request(value: object) -> dict[str, Any]:
+    """The request that is there, as an object or as the text of one; an empty one where there is none."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value.encode("utf-8", "surrogatepass"))
+        except ValueError:
+            raise ValueError("request is text, and not that of a JSON object") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("request is no JSON object")
+    return value
 
 
 def _bytes_of_body(body: object, encoded: object) -> bytes:

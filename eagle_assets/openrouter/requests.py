@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from eagle_assets.configuration import Configuration, OpenRouterDataset, ServerDataset
+from eagle_assets.openrouter.wrong_rows import WrongRows, problem
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 SET_BY_US = ("model", "models", "messages", "tools", "stream", "stream_options", "usage", "provider", "route", "n")
@@ -29,8 +30,8 @@ server says a word of it, and the answers would be bought without."""
 NOT_IN_KEY = ("stream", "stream_options", "usage", "provider")
 
 
-class PromptsError(Exception):
-    """A prompts file cannot be used; the message names the file and the line, and says what is wrong."""
+class PromptsError(WrongRows):
+    """A prompts file cannot be used; the message names the file and the lines, and says what is wrong."""
 
 
 class _Wrong(Exception):
@@ -51,7 +52,7 @@ class Prompt:
 def read_prompts(path: Path) -> list[Prompt]:
     """Rows of a JSONL file `{"prompt_id", "messages", "tools"?, "params"?}`, in order; blank lines are skipped.
 
-    Raises PromptsError at the first row that cannot be used.
+    Raises PromptsError where rows cannot be used.
     """
     try:
         lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -60,6 +61,7 @@ def read_prompts(path: Path) -> list[Prompt]:
     except OSError as error:
         raise PromptsError(f"prompts file {path} cannot be read: {error.strerror}") from None
     prompts: dict[str, Prompt] = {}
+    problems = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -68,8 +70,11 @@ def read_prompts(path: Path) -> list[Prompt]:
             if (first := prompts.get(prompt.prompt_id)) is not None:
                 raise _Wrong(f"prompt_id {prompt.prompt_id!r} is already on line {first.line}; each must be its own")
         except _Wrong as wrong:
-            raise PromptsError(f"{path}, line {number}: {wrong}") from None
+            problems.append(problem(path, number, str(wrong)))
+            continue
         prompts[prompt.prompt_id] = prompt
+    if problems:
+        raise PromptsError(*problems)
     if not prompts:
         raise PromptsError(f"prompts file {path} holds no prompt; it needs a JSON object on each line")
     return list(prompts.values())

@@ -38,7 +38,9 @@ def read_response(exchange: Exchange) -> Response:
         response.notes += ("transport_error",)
     if exchange.status is None:
         response.notes += ("no_http_status",)
-        response.error = response.error or exchange.transport_error or "no HTTP answer came"
+        # Whoever recorded a whole answer may not have kept its status.
+        if exchange.transport_error or not response.complete:
+            response.error = response.error or exchange.transport_error or "no HTTP answer came"
     elif exchange.status >= 400:
         response.notes += (f"http_{exchange.status}",)
         response.error = response.error or f"HTTP status {exchange.status}"

@@ -62,6 +62,17 @@ def test_a_wrong_row_is_named_by_its_line(tmp_path: Path, row: object, complaint
     assert complaint in str(caught.value)
 
 
+def test_all_wrong_rows_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.jsonl", {"prompt_id": "a"}, {"prompt_id": "b", "messages": USER}, "{")
+    with pytest.raises(PromptsError) as caught:
+        read_prompts(path)
+    assert len(caught.value.problems) == 2
+    assert str(caught.value).startswith(
+        f"2 rows cannot be used: {path}, line 1: messages is missing, empty, or no list"
+    )
+    assert f"; {path}, line 3: it is not JSON" in str(caught.value)
+
+
 def test_files_that_hold_no_prompts(tmp_path: Path) -> None:
     with pytest.raises(PromptsError, match="does not exist"):
         read_prompts(tmp_path / "none.jsonl")

@@ -350,7 +350,10 @@ def test_output_that_is_not_read_is_noted(field: str) -> None:
 def test_status_and_transport_speak_too() -> None:
     assert received(b"", None, "connection refused").error == "connection refused"
     assert received(b"", None).error
-    assert received(json_body(), None).error
+    assert received(json_body()[:-9], None).error == "the JSON body is cut or damaged"
+    assert received(json_body(), None, "reset by peer").error == "reset by peer"
+    unknown = received(json_body(), None)
+    assert (unknown.error, unknown.notes) == (None, ("no_http_status",))
     assert received(json_body(), 500).error == "HTTP status 500"
     assert received(json.dumps({"error": {"message": "no"}}), 500).error == "no"
     assert "transport_error" in received(json_body(), 200, "reset by peer").notes
@@ -399,7 +402,18 @@ def test_a_body_may_be_bytes_text_an_object_or_missing() -> None:
     assert exchange_of({"exchange_id": "x", "body_base64": "/wA="}).body == b"\xff\x00"
     assert json.loads(exchange_of({"exchange_id": "x", "body": {"a": "é"}}).body) == {"a": "é"}
     assert exchange_of({"exchange_id": "x"}).body == b""
-    assert exchange_of({"exchange_id": "x", "request": {"model": "m"}}).model == "m"
+
+
+def test_a_request_may_be_an_object_its_text_or_missing() -> None:
+    for request in ({"model": "m"}, '{"model": "m"}'):
+        exchange = exchange_of({"exchange_id": "x", "request": request})
+        assert (exchange.request, exchange.model) == ({"model": "m"}, "m")
+    assert exchange_of({"exchange_id": "x"}).request == {}
+
+
+def test_an_exchange_without_a_name_is_called_after_its_place() -> None:
+    for unnamed in ({}, {"exchange_id": 5}, {"exchange_id": ""}):
+        assert exchange_of({**unnamed, "body": "{}"}, place="monday.jsonl:3").exchange_id == "monday.jsonl:3"
 
 
 @pytest.mark.parametrize(
@@ -413,6 +427,9 @@ def test_a_body_may_be_bytes_text_an_object_or_missing() -> None:
         b"{}",
         b'{"exchange_id": 5}',
         b'{"exchange_id": "x", "body": 5}',
+        b'{"exchange_id": "x", "request": [1]}',
+        b'{"exchange_id": "x", "request": "{"}',
+        b'{"exchange_id": "x", "request": "[]"}',
         b'{"exchange_id": "x", "body_base64": "!"}',
         b'{"a":' * 5000,
     ],

@@ -33,7 +33,8 @@ class _CalibrationFile(msgspec.Struct):
 def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
     """The exchange of each line of the files, in order; blank lines are none.
 
-    A malformed line is an exchange without an answer, named after its place. `on_bytes` is told how much was read.
+    A malformed line is an exchange without an answer; one that does not say its name is called after its place.
+    `on_bytes` is told how much was read.
     """
     for place, order, line in lines_of(paths):
         if on_bytes is not None:
@@ -51,7 +52,7 @@ def exchange_of_line(line: bytes, place: str, order: int = 0) -> Exchange:
         document = parse_json(line.removeprefix(_BYTE_ORDER_MARK))
         if not isinstance(document, dict):
             raise ValueError("it is no JSON object")
-        return exchange_of(document, order)
+        return exchange_of(document, order, place)
     except ValueError as error:
         exchange_id = as_text(as_dict(document).get("exchange_id")) or place
         return Exchange(exchange_id, "", None, None, {}, b"", malformed=f"malformed line {place}: {error}")

@@ -12,6 +12,7 @@ import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.wrong_rows import WrongRows, in_plain_words, problem
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message
 from eagle_assets.reconstruction.own.local_forms import STOP_STRING, LocalResponse, local_response, served_response
@@ -24,17 +25,18 @@ OWN = "local"
 """The provider of what the team's own server answered."""
 
 
-class LocalResponsesError(Exception):
-    """A file of local responses cannot be used; the message names the file and the line, and says what is wrong."""
+class LocalResponsesError(WrongRows):
+    """A file of local responses cannot be used; the message names the file and the lines, and says what is wrong."""
 
 
 def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[LocalResponse, bytes]]:
     """Rows of a JSONL file in the forms of `local_forms`, each with the bytes of its line; blank lines are skipped.
 
-    Raises LocalResponsesError at the first row that cannot be used: of no such form, ids missing or outside the
+    Raises LocalResponsesError at the end where rows cannot be used: of no such form, ids missing or outside the
     vocabulary, a `prompt_id` that came before.
     """
     seen: set[str] = set()
+    problems: list[str] = []
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -43,13 +45,17 @@ def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[L
                 try:
                     row = local_response(line)
                 except ValueError as error:
-                    raise LocalResponsesError(f"{path}, line {number}: {error}") from None
+                    problems.append(problem(path, number, in_plain_words(error)))
+                    continue
                 if wrong := _what_is_wrong(row, vocabulary, seen):
-                    raise LocalResponsesError(f"{path}, line {number}: {wrong}")
+                    problems.append(problem(path, number, wrong))
+                    continue
                 seen.add(row.prompt_id)
                 yield row, line.rstrip(b"\r\n")
     except FileNotFoundError:
         raise LocalResponsesError(f"{path} does not exist; mend `responses` in the datasets file") from None
+    if problems:
+        raise LocalResponsesError(*problems)
     if not seen:
         raise LocalResponsesError(f"{path} holds no response; it needs a JSON object on each line")
 

@@ -51,7 +51,7 @@ def test_a_line_for_each_line_in_order_with_malformed_ones_among_them(tmp_path: 
         b"[]",
         b"\xff\xfe",
         b"7",
-        b'{"exchange_id": 5}',
+        b'{"exchange_id": 5, "request": "{"}',
         b'{"exchange_id": "odd", "body": 5}',
         b'{"a":' * 5000,
     ]
@@ -73,6 +73,25 @@ def test_a_line_for_each_line_in_order_with_malformed_ones_among_them(tmp_path: 
             assert result["verdict"] != "unusable"
     assert results[10]["exchange_id"] == "odd"
     assert "Traceback" not in run.stderr
+
+
+def test_a_whole_answer_is_judged_without_its_name_its_status_or_its_request_as_an_object(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in answers(12)]
+    bare = [{**line, "request": json.dumps(line["request"])} for line in lines]
+    for line in bare:
+        del line["exchange_id"], line["status"]
+    verdicts = []
+    for name, rows in (("whole", lines), ("bare", bare)):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        assert reconstruct(file, "-o", tmp_path / "out.jsonl").returncode == 0
+        verdicts.append(written(tmp_path / "out.jsonl"))
+    for number, (whole, without) in enumerate(zip(*verdicts, strict=True), 1):
+        assert without["exchange_id"] == f"bare.jsonl:{number}"
+        assert "no_http_status" in without["reasons"]
+        reasons = [reason for reason in without["reasons"] if reason != "no_http_status"]
+        assert {**without, "reasons": reasons, "exchange_id": whole["exchange_id"]} == whole
+    assert {"exact", "consistent"} & {verdict["verdict"] for verdict in verdicts[1]}
 
 
 def test_a_file_in_which_no_line_can_be_read_is_said_to_be_one(tmp_path: Path) -> None:

@@ -73,9 +73,13 @@ def test_a_row_that_disagrees_with_itself_is_contradicted(tmp_path: Path, change
         (line(output_ids=[]), "line 1: output_ids is empty"),
         (line(output_ids=[VOCABULARY.size]), "line 1: output_ids holds an id outside the vocabulary"),
         (line(prompt_ids=[-1]), "line 1: prompt_ids holds an id outside the vocabulary"),
-        (line(output_ids=[1.5]), "line 1: Expected `int`"),
-        (b'{"prompt_id": "p1"}', "line 1: Object missing required field `prompt_ids`"),
-        (b"\xff\xfe", "line 1: "),
+        (line(output_ids=[1.5]), "line 1: output_ids[0] is a number with a fraction, not a whole number"),
+        (line(finish_reason=[]), "line 1: finish_reason is a list, not text"),
+        (b'{"prompt_id": "p1"}', "line 1: prompt_ids is missing"),
+        (b"[]", "line 1: it is a list, not a JSON object"),
+        (b'{"prompt_id": "p1', "line 1: it is no JSON: it ends in the middle"),
+        (b'{"prompt_id": "\xff"}', "line 1: it is not UTF-8; save the file as UTF-8"),
+        (b"\xff\xfe", "line 1: it is no JSON"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named_by_its_line(tmp_path: Path, content: bytes, complaint: str) -> None:
@@ -85,6 +89,18 @@ def test_a_row_that_cannot_be_used_is_named_by_its_line(tmp_path: Path, content:
         list(read_local_responses(path, VOCABULARY))
     assert complaint in str(refusal.value)
     assert str(path) in str(refusal.value)
+
+
+def test_every_row_that_cannot_be_used_is_counted_and_the_first_few_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "B1.jsonl"
+    path.write_bytes(b"".join(line(prompt_id=f"p{n}", output_ids=[] if n % 2 else OUTPUT) for n in range(1, 15)))
+    used = []
+    with pytest.raises(LocalResponsesError) as refusal:
+        used.extend(read_local_responses(path, VOCABULARY))
+    assert len(used) == len(refusal.value.problems) == 7
+    said = str(refusal.value)
+    assert said.startswith(f"7 rows cannot be used: {path}, line 1: output_ids is empty; {path}, line 3: output_ids")
+    assert said.endswith(f"{path}, line 9: output_ids is empty; and 2 more")
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
