@@ -13,16 +13,57 @@ from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.tolerant_json import parse_json
 from eagle_assets.openrouter.values import as_amount, as_count, as_dict, as_list, as_name
 
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Arrivals = tuple[tuple[_Count, Annotated[float, msgspec.Meta(ge=0, lt=1e9)]], ...]
 
-def read_exchange_line(line: bytes) -> Exchange:
-    """One line of a file of exchanges, as `eagle-assets reconstruct` takes them.
+
+class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A line in which all is as it should be, as in nearly every one."""
+
+    exchange_id: Annotated[str, msgspec.Meta(min_length=1)]
+    body: str
+    request: msgspec.Raw
+    model: str | None = None
+    provider: str | None = None
+    status: _Count | None = None
+    arrivals: _Arrivals = ()
+
+
+_decode_plain = msgspec.json.Decoder(_PlainLine).decode
+
+
+def read_exchange_line(line: bytes, order: float = 0.0, place: str | None = None) -> Exchange:
+    """One line of a file of exchanges, as `eagle-assets reconstruct` takes them; `order` is its place among others,
+    `place` the name of one that has none of its own.
 
     Raises ValueError with what is wrong. Keys that have no meaning here are kept in `other`.
     """
+    plain = _plain_exchange(line, order)
+    if plain is not None:
+        return plain
     document = parse_json(line)
     if not isinstance(document, dict):
-        raise ValueError("the line is no JSON object")
-    return exchange_of(document)
+        raise ValueError("it is no JSON object")
+    return exchange_of(document, order, place)
+
+
+def _plain_exchange(line: bytes, order: float) -> Exchange | None:
+    """What `exchange_of` makes of a plain line, in half the time; None for any other."""
+    try:
+        plain = _decode_plain(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    request = _request(parse_json(bytes(plain.request)))
+    return Exchange(
+        exchange_id=plain.exchange_id,
+        model=plain.model or as_name(request.get("model")) or "",
+        provider=plain.provider,
+        status=plain.status,
+        request=request,
+        body=plain.body.encode(),
+        arrivals=plain.arrivals,
+        order=order,
+    )
 
 
 def exchange_of(document: dict[str, Any], order: float = 0.0, place: str | None = None) -> Exchange:
@@ -79,11 +120,6 @@ def _bytes_of_body(body: object, encoded: object) -> bytes:
     if body is None:
         return b""
     raise ValueError("body is no text")
-
-
-_Arrivals = tuple[
-    tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], Annotated[float, msgspec.Meta(ge=0, lt=1e9)]], ...
-]
 
 
 def _arrivals(value: object) -> tuple[tuple[int, float], ...]:

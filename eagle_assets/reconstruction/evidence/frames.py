@@ -88,17 +88,21 @@ class Holding:
             ends.update(range(end + 1, end + 1 + _length_at(_BRACES, self.text, end)))
         return sorted(ends)
 
-    def shows_all(self, starts: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Of the deltas that begin at these bytes, whether no step can have ended inside each, nor beyond the end of
-        the one before it: a quick look that says no where `ends_beyond` and `hidden_within` must be asked."""
+    def shown_at_once(self, starts: Sequence[int]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Of the deltas that begin at these bytes, whether no step can have ended beyond the end of the one before
+        each; and whether none can have ended inside it either: a quick look that says no where `ends_beyond` and
+        `hidden_within` must be asked."""
         if self._is_json or not starts:
-            return np.zeros(len(starts), dtype=np.bool_)
+            return (nothing := np.zeros(len(starts), dtype=np.bool_)), nothing
         text, begins = np.frombuffer(self.text, dtype=np.uint8), np.array(starts)
         held = np.zeros(256, dtype=np.bool_)
         held[list(self._vocabulary.marker_starts + (_WHITE_BYTES if self._holds_white else b""))] = True
-        shown = ~held[text[begins]] & (np.maximum.reduceat(text, begins) < 0x80)
+        held[0x80:] = True
+        is_ascii = np.maximum.reduceat(text, begins) < 0x80
+        begun = ~held[text[begins]]
+        shown = begun & is_ascii
         shown[0] &= text[0] not in _WHITE_BYTES
-        return shown
+        return begun & (is_ascii | (text[begins - 1] != ord(" "))), shown
 
     def hidden_within(self, start: int, end: int) -> list[int]:
         """Ends, in bytes, of steps that showed nothing while the delta from `start` to `end` was made."""

@@ -16,6 +16,7 @@ from operator import ne
 from typing import cast
 
 import msgspec
+import numpy as np
 
 from eagle_assets.reconstruction.evidence.frames import FieldFrames, Holding
 from eagle_assets.serving.output import Ids
@@ -68,14 +69,55 @@ def one_token_steps(fields: Sequence[tuple[FieldFrames, Ids]], tokens: int, voca
 
     Each field comes with its canonical ids.
     """
-    deltas = sum(len(frames.deltas) for frames, _ in fields)
-    surplus = tokens - deltas + len(fields)  # a last delta may be what was held back, brought by a marker's step
+    texts = [_Steps(frames, vocabulary) for frames, _ in fields]
+    surplus = tokens - sum(len(text.ends) - text.last_may_be_held(vocabulary) for text in texts)
     if surplus < 0:
         return None
-    found = [_ways_through(frames, canonical, surplus, vocabulary) for frames, canonical in fields]
+    found = [
+        _ways_through(text, canonical, surplus, vocabulary) for text, (_, canonical) in zip(texts, fields, strict=True)
+    ]
     if not all(found):
         return None
     return _join(found, tokens)
+
+
+class _Steps:
+    """A text that came in deltas: what may have been held back of it, and where in bytes each delta begins and ends."""
+
+    def __init__(self, frames: FieldFrames, vocabulary: Vocabulary) -> None:
+        self.holding = Holding(frames, vocabulary)
+        self.text = self.holding.text
+        self.deltas = frames.deltas
+        bounds = [0, *accumulate(map(len, frames.deltas))]
+        self.starts, self.ends = bounds[:-1], bounds[1:]
+
+    def beyond(self, position: int) -> list[int]:
+        """Ends that the step behind a delta may have had in what follows it."""
+        end = self.ends[position]
+        return self.holding.ends_beyond(end, self.ends[min(position + 1, len(self.ends) - 1)])
+
+    def last_may_be_held(self, vocabulary: Vocabulary) -> bool:
+        """Whether the last delta may be what was held back of a token that began before it, brought by the step of a
+        marker: then it is the only delta without a token of its own."""
+        if len(self.ends) < 2:
+            return False
+        start, end = self.starts[-2], self.ends[-2]
+        begins = {start, *self.holding.hidden_within(start, end)}
+        begins.update(self.beyond(len(self.ends) - 3) if len(self.ends) > 2 else ())
+        return any(self.text[begin:] in vocabulary.id_of_bytes for begin in begins)
+
+    def alone(self, surplus: int, vocabulary: Vocabulary) -> bytes:
+        """For each delta but the last, 1 where it is a token for itself, whatever its neighbours are, and 0 where that
+        has to be looked for."""
+        begun, shown = self.holding.shown_at_once(self.starts)
+        if surplus:
+            return (shown[:-1] & shown[1:]).tobytes()
+        # Each delta is one token, so that it is enough that the token does not end in what follows.
+        alone = begun[1:].copy()
+        for position in np.flatnonzero(~alone).tolist():
+            start = self.starts[position]
+            alone[position] = not any(self.text[start:end] in vocabulary.id_of_bytes for end in self.beyond(position))
+        return alone.tobytes()
 
 
 def _join(found: Sequence[Ways], tokens: int) -> Solution | None:
@@ -115,34 +157,29 @@ class _Joined:
         return _Joined(better.parts, min(2, self.ways + other.ways), better.strays, min(2, ties))
 
 
-def _ways_through(frames: FieldFrames, canonical: Ids, surplus: int, vocabulary: Vocabulary) -> Ways:
+def _ways_through(steps: _Steps, canonical: Ids, surplus: int, vocabulary: Vocabulary) -> Ways:
     """Every way to the end of a text, with at most `surplus` tokens more than deltas."""
-    holding = Holding(frames, vocabulary)
-    text = holding.text
+    text, starts, ends = steps.text, steps.starts, steps.ends
     bounds = [0, *vocabulary.lengths[list(canonical)].cumsum().tolist()]
     canonical_end = dict(pairwise(bounds)).get  # by start
-    starts = [0, *accumulate(map(len, frames.deltas))]
-    ends = starts[1:]
-    shown = holding.shows_all(starts[:-1])
-    beside_shown = (shown[:-1] & shown[1:]).tobytes()
+    alone = steps.alone(surplus, vocabulary)
     reached: dict[int, Ways] = {0: {0: _START}}
     position = 0
     while position < len(ends):
         start, end = starts[position], ends[position]
-        if reached.keys() == {start} and (run := _run_of_shown(beside_shown, position)):
+        if reached.keys() == {start} and (run := _run_of_lone(alone, position)):
             after = position + run
             spelt, strays = _canonical_between(starts[position : after + 1], bounds, canonical), 0
             if spelt is None:
-                spelt = tuple(map(vocabulary.id_of_bytes.get, frames.deltas[position:after]))
+                spelt = tuple(map(vocabulary.id_of_bytes.get, steps.deltas[position:after]))
                 strays = sum(map(ne, map(canonical_end, starts[position:after]), ends[position:after]))
             position = after
             reached = {starts[position]: _all_longer(reached[start], spelt, strays, position + surplus)}
             continue
-        following = ends[position + 1] if position + 1 < len(ends) else end
-        stops = {end, *holding.ends_beyond(end, following)}
-        if following == len(text):
-            stops.add(following)
-        hidden = set(holding.hidden_within(start, end))
+        stops = {end, *steps.beyond(position)}
+        if position + 2 >= len(ends):
+            stops.add(len(text))
+        hidden = set(steps.holding.hidden_within(start, end))
         reached = _one_delta(reached, hidden, stops, text, position + 1 + surplus, canonical_end, vocabulary)
         if not reached:
             return {}
@@ -157,14 +194,13 @@ def _canonical_between(cuts: list[int], bounds: list[int], canonical: Ids) -> tu
     return canonical[first:last] if bounds[first : last + 1] == cuts else None
 
 
-def _run_of_shown(beside_shown: bytes, position: int) -> int:
-    """How many deltas from this one on are a token each, as nothing was held back in or behind them: those which, like
-    the next, are 1 in `beside_shown`, and 0 else.
+def _run_of_lone(alone: bytes, position: int) -> int:
+    """How many deltas from this one on are a token each: those which are 1 in `alone`.
 
     The last two are never: the last may be what was held back.
     """
-    last = len(beside_shown) - 1
-    end = beside_shown.find(b"\0", position, max(0, last))
+    last = len(alone) - 1
+    end = alone.find(b"\0", position, max(0, last))
     return max(0, last - position) if end < 0 else end - position
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.openrouter.exchange_line import exchange_of
+from eagle_assets.openrouter.exchange_line import read_exchange_line
 from eagle_assets.openrouter.tolerant_json import parse_json
 from eagle_assets.openrouter.values import as_dict, as_text
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
@@ -47,15 +46,19 @@ def exchange_of_line(line: bytes, place: str, order: int = 0) -> Exchange:
 
     `order` is the line's number among all lines.
     """
-    document: Any = None
+    line = line.removeprefix(_BYTE_ORDER_MARK)
     try:
-        document = parse_json(line.removeprefix(_BYTE_ORDER_MARK))
-        if not isinstance(document, dict):
-            raise ValueError("it is no JSON object")
-        return exchange_of(document, order, place)
+        return read_exchange_line(line, order, place)
     except ValueError as error:
-        exchange_id = as_text(as_dict(document).get("exchange_id")) or place
-        return Exchange(exchange_id, "", None, None, {}, b"", malformed=f"malformed line {place}: {error}")
+        return Exchange(_named(line) or place, "", None, None, {}, b"", malformed=f"malformed line {place}: {error}")
+
+
+def _named(line: bytes) -> str | None:
+    """The id that a malformed line has all the same."""
+    try:
+        return as_text(as_dict(parse_json(line)).get("exchange_id"))
+    except ValueError:
+        return None
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:

@@ -1,15 +1,14 @@
-"""Deltas behind which nothing was held back are taken as tokens without a search, which finds the same."""
+"""Deltas that are a token for themselves are taken as tokens without a search, which finds the same."""
 
 from __future__ import annotations
 
 from random import Random
 
-import numpy as np
 import pytest
 
 from eagle_assets.reconstruction.encoding import EncodedTexts
-from eagle_assets.reconstruction.evidence.frames import FieldFrames, Holding
-from eagle_assets.reconstruction.evidence.steps import Solution, one_token_steps
+from eagle_assets.reconstruction.evidence.frames import FieldFrames
+from eagle_assets.reconstruction.evidence.steps import Solution, _Steps, one_token_steps
 from eagle_assets.serving.output import Ids
 from eagle_assets_tests.reconstruction.served_exchanges import VOCABULARY, text
 
@@ -32,14 +31,15 @@ def some_fields(rng: Random) -> list[tuple[FieldFrames, Ids]]:
     return fields
 
 
-def test_runs_of_shown_tokens_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_lone_tokens_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, found = Random(3), []
-    for _ in range(200):
+    for _ in range(400):
         fields = some_fields(rng)
         tokens = sum(len(ids) for _, ids in fields) + rng.choice((0, 0, 0, -1, 1, 2))
         solution = one_token_steps(fields, tokens, VOCABULARY)
         with monkeypatch.context() as patch:
-            patch.setattr(Holding, "shows_all", lambda self, starts: np.zeros(len(starts), dtype=np.bool_))
+            patch.setattr(_Steps, "alone", lambda self, surplus, vocabulary: bytes(len(self.ends)))
+            patch.setattr(_Steps, "last_may_be_held", lambda self, vocabulary: True)
             assert one_token_steps(fields, tokens, VOCABULARY) == solution
         found.append(solution)
     solved = [solution for solution in found if isinstance(solution, Solution)]
