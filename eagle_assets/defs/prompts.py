@@ -112,7 +112,7 @@ def local_rows(
     dataset: LocalDataset, name: str, target: "Target", problems: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """The prompts of a file of local responses; what cannot be used goes to `problems`."""
-    from eagle_assets.reconstruction.own.local import LocalResponsesError, read_local_responses
+    from eagle_assets.reconstruction.own.local_file import LocalResponsesError, read_local_responses
 
     try:
         for row, _ in read_local_responses(dataset.responses, target.vocabulary):

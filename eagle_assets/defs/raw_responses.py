@@ -56,7 +56,7 @@ def raw_responses(context: dg.AssetExecutionContext, project: Project, config: R
     from eagle_assets.openrouter.client import CollectionError
     from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.openrouter.record_file import JournalError
-    from eagle_assets.reconstruction.own.local import LocalResponsesError
+    from eagle_assets.reconstruction.own.local_file import LocalResponsesError
 
     name = context.partition_key
     dataset = project.dataset(name)
@@ -75,7 +75,8 @@ def raw_responses(context: dg.AssetExecutionContext, project: Project, config: R
 def _local(project: Project, name: str, dataset: LocalDataset, version: "NewVersion") -> Events:
     from eagle_assets.defs.collection_checks import every_prompt_is_explained
     from eagle_assets.defs.response_parts import write_local
-    from eagle_assets.reconstruction.own.local import raw_row, read_local_responses
+    from eagle_assets.reconstruction.own.local import raw_row
+    from eagle_assets.reconstruction.own.local_file import read_local_responses
     from eagle_assets.targets.kimi import target_named
 
     prompts = require(project.home, "prompts", name)

@@ -1,18 +1,15 @@
-"""Answers of the team's own server, which come with their ids: read, proved, and never encoded again."""
+"""Answers of the team's own server, which come with their ids: proved, and never encoded again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.response import Response
-from eagle_assets.openrouter.wrong_rows import WrongRows, in_plain_words, problem
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message
 from eagle_assets.reconstruction.own.local_forms import STOP_STRING, LocalResponse, local_response, served_response
@@ -23,41 +20,6 @@ from eagle_assets.targets.vocabulary import Vocabulary
 
 OWN = "local"
 """The provider of what the team's own server answered."""
-
-
-class LocalResponsesError(WrongRows):
-    """A file of local responses cannot be used; the message names the file and the lines, and says what is wrong."""
-
-
-def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[LocalResponse, bytes]]:
-    """Rows of a JSONL file in the forms of `local_forms`, each with the bytes of its line; blank lines are skipped.
-
-    Raises LocalResponsesError at the end where rows cannot be used: of no such form, ids missing or outside the
-    vocabulary, a `prompt_id` that came before.
-    """
-    seen: set[str] = set()
-    problems: list[str] = []
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = local_response(line)
-                except ValueError as error:
-                    problems.append(problem(path, number, in_plain_words(error)))
-                    continue
-                if wrong := _what_is_wrong(row, vocabulary, seen):
-                    problems.append(problem(path, number, wrong))
-                    continue
-                seen.add(row.prompt_id)
-                yield row, line.rstrip(b"\r\n")
-    except FileNotFoundError:
-        raise LocalResponsesError(f"{path} does not exist; mend `responses` in the datasets file") from None
-    if problems:
-        raise LocalResponsesError(*problems)
-    if not seen:
-        raise LocalResponsesError(f"{path} holds no response; it needs a JSON object on each line")
 
 
 def raw_row(row: LocalResponse, line: bytes, dataset: str, target: Target) -> dict[str, Any]:
@@ -98,7 +60,7 @@ def sequence_row(raw: dict[str, Any], target: Target) -> dict[str, Any]:
     """A row of RAW_RESPONSES that the team's own server answered as a row of TOKEN_SEQUENCES."""
     try:
         row = response_in(raw)
-        if wrong := _what_is_wrong(row, target.vocabulary, set()):
+        if wrong := what_is_wrong(row, target.vocabulary, set()):
             raise ValueError(wrong)
     except ValueError as error:
         return _unusable_row(raw, f"no_ids: {error}" if raw["outcome"] == "answered" else f"no_answer: {error}")
@@ -183,7 +145,8 @@ def _is_message(message: Response, row: LocalResponse, target: Target) -> bool:
     return not message.tool_calls and _shows(in_one, row, target)
 
 
-def _what_is_wrong(row: LocalResponse, vocabulary: Vocabulary, seen: set[str]) -> str | None:
+def what_is_wrong(row: LocalResponse, vocabulary: Vocabulary, seen: set[str]) -> str | None:
+    """Why a row cannot be used, in words; None where it can. `seen` are the prompts of the rows before it."""
     if row.prompt_id in seen:
         return f"prompt_id {row.prompt_id!r} came before; each must be its own"
     for name, ids in (("prompt_ids", row.prompt_ids), ("output_ids", row.output_ids)):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.exchange import Exchange
-from eagle_assets.reconstruction.own.local import LocalResponsesError, raw_row, read_local_responses, sequence_row
+from eagle_assets.reconstruction.own.local import raw_row, sequence_row
+from eagle_assets.reconstruction.own.local_file import LocalResponsesError, read_local_responses
 from eagle_assets.reconstruction.stored import exchange_of_row, row_of_record
 from eagle_assets.targets.kimi import target_named
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
-from eagle_assets.reconstruction.own.local import LocalResponsesError, raw_row, read_local_responses, sequence_row
+from eagle_assets.reconstruction.own.local import raw_row, sequence_row
+from eagle_assets.reconstruction.own.local_file import LocalResponsesError, read_local_responses
 from eagle_assets.targets.kimi import target_named
 
 TARGET = target_named("moonshotai/kimi-k2.5")
