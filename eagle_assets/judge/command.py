@@ -6,43 +6,25 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
-from eagle_assets.judge.habits import (
-    Beginning,
-    Habits,
-    ProviderKey,
-    beginnings_in,
-    blank_among,
-    cost_of_habits,
-    habits_of,
-)
-from eagle_assets.judge.questions import Question
+from eagle_assets.judge.cases import Case, judged_cases, questions_of, trials_of
+from eagle_assets.judge.habits import Beginning, ProviderKey, beginnings_in
 from eagle_assets.judge.rivals import OPEN_ALONE, CallNumbers, RivalIds, open_question, weight_of_else
-from eagle_assets.judge.scan import WINDOW, Experience, Scan, experience
+from eagle_assets.judge.ruling import decide, learn
+from eagle_assets.judge.scan import Scan
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.tally import Tally
-from eagle_assets.judge.verdicts import (
-    Judged,
-    explaining,
-    is_proven,
-    judged,
-    settled,
-    trial_of,
-    trusted_trial_of,
-    with_habit,
-)
-from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witnesses_in
+from eagle_assets.judge.verdicts import Judged, explaining, is_proven, settled, trial_of
+from eagle_assets.judge.white_space import Witness, witnesses_in
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
-from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
 from eagle_assets.reconstruction.calibrating.decisions_in_words import decisions_in_words
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.contests import Contest, contests
@@ -54,91 +36,56 @@ from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.targets.target import Target
 
 
-class _Case:
-    """The exchanges of the files, read anew each time that they are wanted, so that none is kept."""
+class _OfFiles:
+    """The exchanges of the files as the judge is asked about them; they are its `Responses`."""
 
     def __init__(self, files: Sequence[Path], calibration: Calibration, target: Target, limit: float) -> None:
-        self._files, self._limit = files, limit
-        self.target = target
-        self.first = self.calibration = calibration
-
-    def exchanges(self) -> Iterator[Exchange]:
-        return exchanges_in(self._files)
+        self._files, self._target, self._limit = files, target, limit
+        self._first = self.calibration = calibration
 
     def contests(self) -> Iterator[Contest]:
-        of_target = (exchange for exchange in self.exchanges() if self.target.is_named(exchange.model))
-        return contests(of_target, self.first)
+        of_target = (exchange for exchange in self._exchanges() if self._target.is_named(exchange.model))
+        return contests(of_target, self._first)
 
     def take(self, decided: Arbitrations) -> None:
-        """Take what the judge decided into the calibration."""
         if decided:
-            self.calibration = calibrate(self.exchanges(), decided)
+            self.calibration = calibrate(self._exchanges(), decided)
 
     def witnesses(self) -> Iterator[Witness]:
-        for exchange, found in zip(self.exchanges(), reconstruct(self.exchanges(), self.calibration), strict=True):
-            trial = trial_of(found, exchange.request, self.target)
-            yield from witnesses_in(found, trial, self.calibration, self.target)
-
-    def verdicts(self) -> Iterator[tuple[Exchange, Reconstruction, Reconstruction]]:
-        """Each exchange with its verdict before the judge, and after it decided what was open of the providers."""
-        before = reconstruct(self.exchanges(), self.first)
-        after = reconstruct(self.exchanges(), self.calibration) if self.calibration is not self.first else None
-        for exchange, found in zip(self.exchanges(), before, strict=True):
-            yield exchange, found, found if after is None else settled(found, next(after), self._limit)
-
-    def trials(self) -> Iterator[Trial]:
-        found = (trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in self.verdicts())
-        return (trial for trial in found if trial is not None)
-
-    def proven(self) -> Iterator[Trial]:
-        for exchange, _, after in self.verdicts():
-            trial = trial_of(after, exchange.request, self.target) if is_proven(after, self.target.vocabulary) else None
-            if trial is not None:
-                yield trial
+        for exchange, found in zip(self._exchanges(), reconstruct(self._exchanges(), self.calibration), strict=True):
+            trial = trial_of(found, exchange.request, self._target)
+            yield from witnesses_in(found, trial, self.calibration, self._target)
 
     def beginnings(self) -> Iterator[Beginning]:
-        for exchange, _, after in self.verdicts():
-            trial = trusted_trial_of(after, exchange.request, self.target)
+        for case in self.cases():
+            trial = case.trial(self._target)
             if trial is not None:
-                yield from beginnings_in(exchange.exchange_id, _provider_of(after), trial, self.target)
+                yield from beginnings_in(case.after.exchange_id, case.provider, trial, self._target)
 
-    def judged(self, bench: Bench, learnt: Experience, habits: Habits) -> Iterator[Judged]:
-        """What the judge makes of each exchange, in order; a window of them is in memory."""
-        hypotheses, verdicts, scan = hypotheses_by_name(self.calibration), self.verdicts(), Scan(bench, self.target)
-        while window := list(islice(verdicts, WINDOW)):
-            decided = self._settled_alone([(exchange, after) for exchange, _, after in window], bench)
-            cases = [(exchange, before, after) for (exchange, before, _), after in zip(window, decided, strict=True)]
-            trials = [trusted_trial_of(after, exchange.request, self.target) for exchange, _, after in cases]
-            surprises = iter(scan.surprises_of([trial for trial in trials if trial is not None]))
-            for (exchange, before, after), trial in zip(cases, trials, strict=True):
-                surprise = next(surprises) if trial is not None else None
-                explains = partial(_explains, exchange, after, hypotheses)
-                found = judged(before, after, surprise, learnt.threshold, explains)
-                blank = None
-                if trial is not None and found.change not in ("repaired", "contradicted"):
-                    blank = blank_among(trial, _provider_of(after), habits, self.target)
-                yield found if blank is None else with_habit(found, *blank)
+    def proven(self) -> Iterator[Trial]:
+        of_proven = (case for case in self.cases() if is_proven(case.after, self._target.vocabulary))
+        return (t for t in (trial_of(case.after, case.request, self._target) for case in of_proven) if t is not None)
 
-    def open_questions(self) -> Iterator[Question]:
-        """What is asked of single responses that are open."""
-        open_ones = (self._open_question(exchange, after) for exchange, _, after in self.verdicts())
-        return (question for one in open_ones if one is not None for question in one.questions())
+    def cases(self) -> Iterator[Case]:
+        """Each exchange with its verdict before the judge, and after it decided what was open of the providers."""
+        before = reconstruct(self._exchanges(), self._first)
+        decided = reconstruct(self._exchanges(), self.calibration) if self.calibration is not self._first else None
+        hypotheses = hypotheses_by_name(self.calibration)
+        for exchange, found in zip(self._exchanges(), before, strict=True):
+            after = found if decided is None else settled(found, next(decided), self._limit)
+            provider, explains = _provider_of(after), partial(_explains, exchange, hypotheses)
+            yield Case(provider, exchange.request, found, after, self._open_question(exchange, after), explains)
 
-    def _settled_alone(self, window: Sequence[tuple[Exchange, Reconstruction]], bench: Bench) -> list[Reconstruction]:
-        """The verdicts once the judge has settled what one response alone can settle."""
-        open_ones = [self._open_question(exchange, found) for exchange, found in window]
-        bench.ask(question for one in open_ones if one is not None for question in one.questions())
-        return [
-            found if one is None else one.settled(bench, self._limit)
-            for one, (_, found) in zip(open_ones, window, strict=True)
-        ]
+    def _exchanges(self) -> Iterator[Exchange]:
+        """Read anew each time that they are wanted."""
+        return exchanges_in(self._files)
 
     def _open_question(self, exchange: Exchange, found: Reconstruction) -> RivalIds | CallNumbers | None:
         if found.reasons[:1] == () or found.reasons[0] not in OPEN_ALONE:
             return None
-        key = (self.target.name, *_provider_of(found))
+        key = (self._target.name, *_provider_of(found))
         weight = weight_of_else(found.reasons[0], found.exposure, self.calibration, key, exchange.order)
-        return open_question(found, trial_of(found, exchange.request, self.target), weight, self.target)
+        return open_question(found, trial_of(found, exchange.request, self._target), weight, self._target)
 
 
 def _provider_of(found: Reconstruction) -> ProviderKey:
@@ -146,7 +93,7 @@ def _provider_of(found: Reconstruction) -> ProviderKey:
 
 
 def _explains(
-    exchange: Exchange, found: Reconstruction, hypotheses: Mapping[str, Hypothesis], ids: Sequence[int]
+    exchange: Exchange, hypotheses: Mapping[str, Hypothesis], found: Reconstruction, ids: Sequence[int]
 ) -> bool:
     return explaining(read(exchange), found, hypotheses)(ids)
 
@@ -167,48 +114,36 @@ def judge_files(
     CalibrationError, JudgeError, JudgeBusy, JournalError and OSError.
     """
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 160)
+
+    def say(sentence: str) -> None:
+        console.print(sentence[:1].upper() + sentence[1:], highlight=False)
+
     calibration = read_calibration(calibration_file) if calibration_file else calibrate(exchanges_in(files))
-    case = _Case(files, calibration, target, limit)
+    responses = _OfFiles(files, calibration, target, limit)
     with bench:
         if calibration_file is None:  # a calibration that is given is taken as it is
-            _decide(case, bench, console)
+            decided = decide(responses, bench, target, say)
+            for (_, provider, streamed), found in sorted(decided.items()):
+                for sentence in decisions_in_words(found):
+                    say(f"{provider}, {'streamed' if streamed else 'JSON'}: {sentence}")
         if save_calibration is not None:
-            write_calibration(case.calibration, save_calibration)
-        scan = Scan(bench, case.target)
-        for what, cost in (
-            ("What is open of single responses", bench.cost(case.open_questions())),
-            ("Blanks ahead of texts", cost_of_habits(case.beginnings, bench)),
-        ):
-            if cost.questions or cost.known:
-                console.print(f"{what} before the target: at most {cost}", highlight=False)
-        console.print(f"Scanning what is trusted: {scan.cost_in_words(case.trials)}", highlight=False)
-        habits, learnt = habits_of(case.beginnings, bench), experience(scan, case.proven, case.target)
+            write_calibration(responses.calibration, save_calibration)
+        cost = bench.cost(questions_of(responses.cases()))
+        if cost.questions or cost.known:
+            say(f"what is open of single responses before the target: at most {cost}")
+        trusted = Scan(bench, target).cost_in_words(lambda: trials_of(responses.cases(), target))
+        say(f"trusted responses before the target: {trusted}")
+        habits, learnt = learn(responses, bench, target, say)
         tally = Tally()
         with _bar(console) as bar:
-            _write(
-                _noted(bar.track(case.judged(bench, learnt, habits), description="asking the target"), tally), output
+            cases = bar.track(
+                judged_cases(responses.cases(), bench, target, learnt, habits, limit), description="asking the target"
             )
+            _write(_noted((judged for _, judged in cases), tally), output)
     console.print(tally.table())
     for sentence in tally.sentences(learnt, bench):
         console.print(sentence, highlight=False)
     console.print(f"Verdicts are in {output}", highlight=False)
-
-
-def _decide(case: _Case, bench: Bench, console: Console) -> None:
-    """What is open of the providers, and what the target says of it."""
-    cost = cost_of_arbitration(case.contests, bench)
-    if cost.questions or cost.known:
-        console.print(f"Rival conventions before the target: at most {cost}")
-    rivals = arbitrate(case.contests, bench)
-    case.take(decisions(rivals, {}))
-    cost = cost_of_edges(case.witnesses, bench)
-    if cost.questions or cost.known:
-        console.print(f"White space at the ends of texts before the target: at most {cost}")
-    decided = decisions(rivals, weigh_edges(case.witnesses, bench, case.target))
-    case.take(decided)
-    for (_, provider, streamed), found in sorted(decided.items()):
-        for sentence in decisions_in_words(found):
-            console.print(f"{provider}, {'streamed' if streamed else 'JSON'}: {sentence}", highlight=False)
 
 
 def _noted(found: Iterable[Judged], tally: Tally) -> Iterator[Judged]:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import msgspec
 
-from eagle_assets.judge.arbitration import arbitrate, cost_of_arbitration
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.docket import Drawn, Stored, bring_up_to_date, drawn, reconstruction_of
-from eagle_assets.judge.habits import Beginning, Habits, beginnings_in, cost_of_habits, habits_of
-from eagle_assets.judge.scan import PLANTED, Experience, Scan, experience
-from eagle_assets.judge.scoring import Cost
+from eagle_assets.judge.habits import Beginning, Habits, beginnings_in
+from eagle_assets.judge.ruling import Say, decide, learn
+from eagle_assets.judge.scan import Experience
 from eagle_assets.judge.surprise import Trial
-from eagle_assets.judge.variants import KINDS
 from eagle_assets.judge.verdicts import is_proven, trial_of, trusted_trial_of
-from eagle_assets.judge.white_space import Witness, cost_of_edges, weigh_edges, witnesses_in
+from eagle_assets.judge.white_space import Witness, witnesses_in
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
-from eagle_assets.reconstruction.calibrating.decisions import Arbitrations, decisions
+from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
 from eagle_assets.reconstruction.contests import Contest, contests, is_contested
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -35,9 +32,6 @@ MOST_PROVEN = 2_000
 _PROVEN = ["model", "prompt_ids", "output_ids"]
 _TRUSTED = ["exchange_id", "verdict", "provider", "streamed", *_PROVEN]
 
-Say = Callable[[str], object]
-"""Takes a sentence, such as what something costs before it is asked."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
@@ -51,7 +45,8 @@ class Ruling:
 
 
 class Court:
-    """All datasets together before the judge: of each provider a sample, and of what is proven.
+    """All datasets together before the judge: of each provider a sample, and of what is proven. They are its
+    `Responses`.
 
     `calibrated` gives the calibration that what was bought leads to, with what was decided.
     """
@@ -67,48 +62,40 @@ class Court:
         datasets = list(datasets)
         self._parts = [part for stored in datasets for part in stored.parts()]
         self._bought = [part for stored in datasets if stored.is_bought for part in stored.parts()]
+        self._sample = drawn(self._bought, ["provider", "streamed", "verdict"], _provider_of, MOST_DRAWN)
+        self._calibration, self._is_held = calibrated({}), False
 
     def sit(self, say: Say) -> Ruling:
         """Decide what is open about providers, and learn from what is proven. What each costs is said before it is
         asked."""
-        calibration = self._calibrated({})
-        sample = drawn(self._bought, ["provider", "streamed", "verdict"], _provider_of, MOST_DRAWN)
-        contested = partial(self._contests, sample, calibration)
-        _say_cost(say, "rival conventions", cost_of_arbitration(contested, self._bench))
-        decided = decisions(arbitrate(contested, self._bench), {})
-        calibration = self._calibrated(decided) if decided else calibration
-        bring_up_to_date(self._bought, self._target, calibration)
-        witnesses = partial(self._witnesses, sample, calibration)
-        _say_cost(say, "white space at the ends of texts", cost_of_edges(witnesses, self._bench))
-        edges = weigh_edges(witnesses, self._bench, self._target)
-        if edges:
-            decided = decisions({key: found.rivals for key, found in decided.items()}, edges)
-            calibration = self._calibrated(decided)
-        beginnings = partial(self._beginnings, sample)
-        _say_cost(say, "blanks ahead of texts", cost_of_habits(beginnings, self._bench))
-        habits = habits_of(beginnings, self._bench)
-        scan = Scan(self._bench, self._target)
-        say(f"proven sequences, to measure the judge by: {scan.cost_in_words(self._proven)}")
-        say(f"{PLANTED} of these once more with each of {len(KINDS)} kinds of errors, at most")
-        return Ruling(decided, calibration, habits, experience(scan, self._proven, self._target))
+        decided = decide(self, self._bench, self._target, say)
+        return Ruling(decided, self._calibration, *learn(self, self._bench, self._target, say))
 
-    def _contests(self, sample: Iterable[Drawn], calibration: Calibration) -> Iterator[Contest]:
+    def take(self, decided: Arbitrations) -> None:
+        if decided:
+            self._calibration, self._is_held = self._calibrated(decided), False
+
+    def contests(self) -> Iterator[Contest]:
+        calibration = self._calibration
         contested = {key[1:] for key, group in calibration.groups.items() if is_contested(group)}
         keys = ["provider", "streamed"]
-        for some in sample if contested else ():
+        for some in self._sample if contested else ():
             is_of_one = [(row["provider"] or "", row["streamed"]) in contested for row in some.sequences(keys)]
             exchanges = map(exchange_of_row, Drawn(some.part, some.places[is_of_one]).responses())
             yield from contests((e for e in exchanges if self._target.is_named(e.model)), calibration)
 
-    def _witnesses(self, sample: Iterable[Drawn], calibration: Calibration) -> Iterator[Witness]:
-        for some in sample:
+    def witnesses(self) -> Iterator[Witness]:
+        if not self._is_held:
+            bring_up_to_date(self._bought, self._target, self._calibration)
+            self._is_held = True
+        for some in self._sample:
             for row, response in zip(some.held(), some.responses(["request"]), strict=True):
                 found = reconstruction_of(row)
                 trial = trial_of(found, msgspec.json.decode(response["request"]), self._target)
-                yield from witnesses_in(found, trial, calibration, self._target)
+                yield from witnesses_in(found, trial, self._calibration, self._target)
 
-    def _beginnings(self, sample: Iterable[Drawn]) -> Iterator[Beginning]:
-        for some in sample:
+    def beginnings(self) -> Iterator[Beginning]:
+        for some in self._sample:
             for row, response in zip(some.sequences(_TRUSTED), some.responses(["request"]), strict=True):
                 found = Reconstruction("", row["verdict"], row["output_ids"], row["prompt_ids"], model=row["model"])
                 trial = trusted_trial_of(found, msgspec.json.decode(response["request"]), self._target)
@@ -116,7 +103,7 @@ class Court:
                     provider = (row["provider"] or "", row["streamed"])
                     yield from beginnings_in(row["exchange_id"], provider, trial, self._target)
 
-    def _proven(self) -> Iterator[Trial]:
+    def proven(self) -> Iterator[Trial]:
         for some in drawn(self._parts, ["verdict", "canonical"], _is_proven, MOST_PROVEN):
             for row, response in zip(some.sequences(_PROVEN), some.responses(["request"]), strict=True):
                 found = Reconstruction("", "exact", row["output_ids"], row["prompt_ids"], model=row["model"])
@@ -131,8 +118,3 @@ def _provider_of(row: Mapping[str, Any]) -> Hashable:
 
 def _is_proven(row: Mapping[str, Any]) -> Hashable:
     return "proven" if row["verdict"] == "exact" and row["canonical"] else None
-
-
-def _say_cost(say: Say, what: str, cost: Cost) -> None:
-    if cost.questions or cost.known:
-        say(f"{what} before the target: at most {cost}")

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from eagle_assets.judge.bench import Bench
-from eagle_assets.judge.court import Ruling, Say
+from eagle_assets.judge.cases import Case, judged_cases, questions_of, trials_of
+from eagle_assets.judge.court import Ruling
 from eagle_assets.judge.docket import Drawn, Places, Stored, StoredPart, bring_up_to_date, reconstruction_of
-from eagle_assets.judge.habits import blank_among
-from eagle_assets.judge.questions import Question
-from eagle_assets.judge.rivals import OPEN_ALONE, CallNumbers, RivalIds, open_question, weight_of_else
-from eagle_assets.judge.scan import WINDOW, Scan
-from eagle_assets.judge.surprise import Trial
-from eagle_assets.judge.verdicts import Judged, explaining, judged, settled, trial_of, trusted_trial_of, with_habit
+from eagle_assets.judge.rivals import OPEN_ALONE, open_question, weight_of_else
+from eagle_assets.judge.ruling import Say
+from eagle_assets.judge.scan import Scan
+from eagle_assets.judge.verdicts import Judged, explaining, settled, trial_of
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.schemas import JUDGED_SEQUENCES
 from eagle_assets.lake.version import NewVersion
@@ -39,19 +37,10 @@ _ANY_ERROR = 1.0  # nothing is held back for the sake of others
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """A row of sequences and its request, its verdict before the judge and after its decisions. `open` is what the
-    judge may yet settle of it."""
+class _OfRow(Case):
+    """The case of a row of sequences."""
 
-    place: int
     row: dict[str, Any]
-    request: dict[str, Any]
-    before: Reconstruction
-    after: Reconstruction
-    open: RivalIds | CallNumbers | None
-
-    def trial(self, target: Target) -> Trial | None:
-        return trusted_trial_of(self.after, self.request, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +87,6 @@ class Hearing:
 
     def __init__(self, ruling: Ruling, bench: Bench, stored: Stored, target: Target, limit: float) -> None:
         self._ruling, self._bench, self._target, self._limit = ruling, bench, target, limit
-        self._scan = Scan(bench, target)
         self._hypotheses = hypotheses_by_name(ruling.calibration)
         self._parts = stored.parts()
         self._is_bought = stored.is_bought
@@ -115,10 +103,11 @@ class Hearing:
             if version.keep_made_from(recipe) is None:
                 version.tell(part.name, recipe)
                 fresh.append(part)
-        cost = self._bench.cost(self._open_questions(fresh))
+        cost = self._bench.cost(questions_of(self._cases(fresh)))
         if cost.questions or cost.known:
             say(f"what is open of single responses before the target: {cost}")
-        say(f"trusted sequences before the target: {self._scan.cost_in_words(partial(self._trials, fresh))}")
+        trusted = Scan(self._bench, self._target).cost_in_words(lambda: trials_of(self._cases(fresh), self._target))
+        say(f"trusted sequences before the target: {trusted}")
         for part in fresh:
             refused = self._bench.refused
             version.write_rows(part.name, JUDGED_SEQUENCES, self._rows(part))
@@ -169,41 +158,16 @@ class Hearing:
         providers = set(part.columns("provider")["provider"].to_pylist())
         return sorted((at, repr(habit)) for at, habit in self._ruling.habits.items() if at[0][0] in providers)
 
-    def _trials(self, parts: Iterable[StoredPart]) -> Iterator[Trial]:
-        """What is trusted."""
-        trials = (case.trial(self._target) for part in parts for case in self._cases(part))
-        return (trial for trial in trials if trial is not None)
-
-    def _open_questions(self, parts: Iterable[StoredPart]) -> Iterator[Question]:
-        """What is asked of single responses that are open."""
-        cases = (case for part in parts for case in self._cases(part))
-        return (question for case in cases if case.open is not None for question in case.open.questions())
-
     def _rows(self, part: StoredPart) -> Iterator[dict[str, Any]]:
-        threshold, cases = self._ruling.learnt.threshold, self._cases(part)
-        while window := list(islice(cases, WINDOW)):
-            self._bench.ask(question for case in window if case.open is not None for question in case.open.questions())
-            window = list(map(self._settled, window))
-            trials = [case.trial(self._target) for case in window]
-            surprises = iter(self._scan.surprises_of([trial for trial in trials if trial is not None]))
-            for case, trial in zip(window, trials, strict=True):
-                surprise = next(surprises) if trial is not None else None
-                explains = partial(self._explains, part, case)
-                found = judged(case.before, case.after, surprise, threshold, explains)
-                yield judged_row(case.row, self._in_view_of_habits(case, trial, found))
+        ruling, cases = self._ruling, self._cases([part])
+        found = judged_cases(cases, self._bench, self._target, ruling.learnt, ruling.habits, self._limit)
+        return (judged_row(case.row, of_case) for case, of_case in found)
 
-    def _settled(self, case: _Case) -> _Case:
-        return case if case.open is None else replace(case, after=case.open.settled(self._bench, self._limit))
+    def _cases(self, parts: Iterable[StoredPart]) -> Iterator[_OfRow]:
+        """Each row of some parts, with its verdict once the judge has decided what is open."""
+        return (case for part in parts for case in self._cases_of(part))
 
-    def _in_view_of_habits(self, case: _Case, trial: Trial | None, found: Judged) -> Judged:
-        if trial is None or found.change in ("repaired", "contradicted"):
-            return found
-        provider = (case.row["provider"] or "", case.row["streamed"])
-        blank = blank_among(trial, provider, self._ruling.habits, self._target)
-        return found if blank is None else with_habit(found, *blank)
-
-    def _cases(self, part: StoredPart) -> Iterator[_Case]:
-        """Each row of a part, with its verdict once the judge has decided what is open."""
+    def _cases_of(self, part: StoredPart) -> Iterator[_OfRow]:
         lifted = self._lifted[part.name].rows() if part.name in self._lifted else {}
         open_alone = self._open_in(part)
         every = Drawn(part, np.arange(part.sequences_file.rows))
@@ -214,11 +178,12 @@ class Hearing:
             request = msgspec.json.decode(response["request"])
             trial = trial_of(after, request, self._target) if place in open_alone else None
             open_to_it = open_question(after, trial, open_alone.get(place), self._target)
-            yield _Case(place, row, request, before, after, open_to_it)
+            provider, explains = (row["provider"] or "", row["streamed"]), partial(self._explains, part, place)
+            yield _OfRow(provider, request, before, after, open_to_it, explains, row)
 
-    def _explains(self, part: StoredPart, case: _Case, ids: Sequence[int]) -> bool:
-        (response,) = Drawn(part, np.array([case.place])).responses()
-        return explaining(read(exchange_of_row(response)), case.after, self._hypotheses)(ids)
+    def _explains(self, part: StoredPart, place: int, found: Reconstruction, ids: Sequence[int]) -> bool:
+        (response,) = Drawn(part, np.array([place])).responses()
+        return explaining(read(exchange_of_row(response)), found, self._hypotheses)(ids)
 
 
 def judged_row(row: Mapping[str, Any], found: Judged) -> dict[str, Any]:
