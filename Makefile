@@ -50,7 +50,7 @@ run: setup
 
 ui: setup
 	@echo "Once it serves: http://127.0.0.1:3000/asset-groups is the lineage, /assets/run_statistics says what it cost and what can"
-	@echo "be trusted, /assets/token_sequences?view=partitions why, dataset by dataset, and /automation has the schedules."
+	@echo "be trusted, /assets/token_sequences?view=partitions&partition=B3 why, dataset by dataset, and /automation has the schedules."
 	@$(BIN)/dagster dev --host 127.0.0.1 --port 3000
 
 test: setup

@@ -178,4 +178,6 @@ def test_a_local_and_a_bought_dataset_through_dagster(tmp_path: Path) -> None:
             WHERE verdict = 'exact' AND input_ids[len(input_ids) - len(true_ids) + 1:] <> true_ids"""
         ).fetchall()
         spent = connection.sql("SELECT spent_usd > 0 FROM ledger WHERE dataset = 'B3'").fetchall()
+    (exported,) = (home / "exports").glob("speculators-*")
+    assert {file.name for file in exported.glob("B*")} == {"B1-train-00000.jsonl", "B3-train-00000.jsonl"}
     assert (datasets, wrong, spent) == ([("B1",), ("B3",)], [(0,)], [(True,)])

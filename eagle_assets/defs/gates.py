@@ -37,7 +37,7 @@ def events_of(audit: Audit, metadata: Mapping[str, Any] | None = None, in_tables
     Check results come with the materialisation, because Dagster takes earlier ones for stale; where there is none
     they come alone, so that bad data is never recorded as materialised.
     """
-    results = [_result(check) for check in audit.checks]
+    results = [_result(check, is_of_dataset=audit.dataset is not None) for check in audit.checks]
     if not audit.passed:
         yield from results
         failures = "; ".join(f"{check.name}: {check.sentence}" for check in audit.failed_checks)
@@ -73,8 +73,10 @@ def refusals(*mistakes: type[Exception]) -> Iterator[None]:
         ) from error
 
 
-def _result(check: Check) -> dg.AssetCheckResult:
+def _result(check: Check, is_of_dataset: bool) -> dg.AssetCheckResult:
     metadata: dict[str, Any] = {name: _plain(number) for name, number in check.numbers.items()}
+    if is_of_dataset:  # Dagster would draw one line through the numbers of all datasets
+        metadata = {name: f"{number:,.6g}" for name, number in metadata.items()}
     if check.worst:
         metadata["worst offenders"] = _table(check.worst)
     if not check.passed and check.name in NEXT_STEPS:

@@ -54,6 +54,7 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
     return dg.MaterializeResult(
         metadata={
             "report, to open in a browser": dg.MetadataValue.path(report),
+            "verdicts of each dataset": dg.MetadataValue.md(" · ".join(map(_link_to_verdicts, configuration.datasets))),
             "not in the shards": dg.MetadataValue.md("\n".join(missing) or "nothing: every dataset passed its checks"),
             **spent,
             "spent_usd": totals.all.spent_usd,
@@ -63,3 +64,8 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
             "catalogue": dg.MetadataValue.path(catalogue),
         }
     )
+
+
+def _link_to_verdicts(dataset: str) -> str:
+    """The page of an asset with partitions opens without one."""
+    return f"[{dataset}](/assets/token_sequences?view=partitions&partition={dataset})"

@@ -71,6 +71,7 @@ def closing_page(
     yield _aligned(
         {
             f"{home}/training_shards/": "what a trainer reads: input_ids and loss_mask",
+            f"{home}/exports/": "the shards as the trainer speculators takes them",
             f"{home}/token_sequences/": "ids, verdict, reasons and evidence of every response",
             f"{home}/raw_responses/": "every response as it came, byte for byte",
             f"{home}/draft_vocabulary/": "token frequencies, d2t and t2d",

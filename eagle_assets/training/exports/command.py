@@ -66,7 +66,7 @@ def _weight(pair: str) -> tuple[str, float]:
 def _say(exported: Exported, console: Console) -> None:
     manifest = exported.manifest
     for note in exported.notes:
-        console.print(note, style="yellow", highlight=False)
+        console.print(note, style="yellow", highlight=False, soft_wrap=True)
     for name, dataset in manifest["datasets"].items():
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in dataset["left_out"].items())
         console.print(
