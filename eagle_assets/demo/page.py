@@ -15,16 +15,8 @@ from rich.text import Text
 
 from eagle_assets.demo.judge import DATASETS_FILE
 from eagle_assets.demo.score import VerdictScore, false_exact
-from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
-from eagle_assets.reconstruction.verdict import TRUSTED
-
-MEANINGS = {
-    "exact": "the server itself gave evidence of every token",
-    "consistent": "one reading of the text explains everything, the token count too",
-    "unverified": "usable text, but two readings fit, or a count is missing",
-    "contradicted": "no reading fits what the server said",
-    "unusable": "an error, a cut connection, or nothing generated",
-}
+from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
+from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 
 
 def closing_page(
@@ -112,8 +104,8 @@ def _of_scores(overview: Sequence[Mapping[str, Any]], scores: Mapping[str, Verdi
 
 
 def _overview(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("dataset", right=("prompts", "answers", *MEANINGS, "tokens to learn", "dollars"))
-    columns = ("prompts", "answers", *MEANINGS, "tokens_to_learn", "spent_usd")
+    table = _table("dataset", right=("prompts", "answers", *VERDICTS, "tokens to learn", "dollars"))
+    columns = ("prompts", "answers", *VERDICTS, "tokens_to_learn", "spent_usd")
     for row in rows:
         table.add_row(row["dataset"], *(_number(row[column], column) for column in columns))
     table.add_section()
@@ -124,7 +116,7 @@ def _overview(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _scores(scores: Mapping[str, VerdictScore]) -> Table:
     table = _table("verdict", "which means that", "trained on", right=("responses", "right", "wrong"))
-    for verdict, meaning in MEANINGS.items():
+    for verdict, meaning in VERDICT_IN_WORDS.items():
         found = scores.get(verdict, VerdictScore(verdict, 0, 0, 0))
         table.add_row(
             verdict,

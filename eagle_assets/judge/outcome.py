@@ -35,7 +35,7 @@ def surprises_below_threshold(tally: Tally, learnt: Experience, limit: float) ->
 
 def counts_of(tally: Tally, learnt: Experience, bench: Bench) -> dict[str, float]:
     """What the audit counts."""
-    rates = learnt.sensitivity.rates
+    shares = learnt.sensitivity.shares
     return {
         **{verdict: float(number) for verdict, number in tally.verdicts().items()},
         "scanned": tally.scanned,
@@ -47,6 +47,6 @@ def counts_of(tally: Tally, learnt: Experience, bench: Bench) -> dict[str, float
         "false_alarms_expected": learnt.threshold.expected,
         "planted": learnt.sensitivity.planted,
         "found_of_planted": learnt.sensitivity.overall,
-        **{f"found_of_planted {kind}": rate.lost / rate.measured for kind, rate in rates.items()},
+        **{f"found_of_planted {kind}": share.found / share.of for kind, share in shares.items()},
         "refused_by_the_judge": bench.refused,
     }

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from math import sqrt
 from random import Random
 
 from eagle_assets.judge.bench import Bench
@@ -16,6 +15,7 @@ from eagle_assets.judge.scoring import Cost
 from eagle_assets.judge.surprise import MOST_VARIANTS, Surprise, Trial, surprise, suspicious_variants
 from eagle_assets.judge.threshold import Sensitivity, Threshold, threshold_of
 from eagle_assets.judge.variants import Kind
+from eagle_assets.reconstruction.own.share import Share
 from eagle_assets.targets.target import Target
 
 Trials = Callable[[], Iterable[Trial]]
@@ -103,7 +103,7 @@ class Experience:
         def without_false(share: float) -> float:
             return min(1.0, max(0.0, (share - false) / (finds - false)))
 
-        return without_false(alarms / judged), without_false(_wilson_upper(alarms, judged))
+        return without_false(alarms / judged), without_false(Share(alarms, judged).at_most)
 
 
 def experience(scan: Scan, proven: Trials, target: Target) -> Experience:
@@ -126,10 +126,3 @@ def _with_planted_errors(proven: Trials, every: int, target: Target) -> Iterator
         if number % every == 0:
             for kind, variant in errors_to_plant(trial.output_ids, target, Random(number)).items():
                 yield kind, Trial(trial.prompt_ids, variant.applied_to(trial.output_ids), trial.sampling)
-
-
-def _wilson_upper(hits: int, of: int, z: float = 1.645) -> float:
-    share = hits / of
-    centre = share + z * z / (2 * of)
-    spread = z * sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    return (centre + spread) / (1 + z * z / of)

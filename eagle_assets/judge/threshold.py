@@ -24,7 +24,7 @@ import numpy as np
 
 from eagle_assets.judge.surprise import Surprise, Weighed
 from eagle_assets.judge.variants import KINDS, Kind
-from eagle_assets.reconstruction.calibrating.losses import Rate
+from eagle_assets.reconstruction.own.share import Share
 
 LEAST = 4.6
 """Nats: less than that other ids are a hundred times likelier is no alarm."""
@@ -138,11 +138,11 @@ class Sensitivity:
         return sum(map(len, self.found.values()))
 
     @property
-    def rates(self) -> dict[Kind, Rate]:
-        return {kind: Rate(sum(found), len(found)) for kind, found in self.found.items() if found}
+    def shares(self) -> dict[Kind, Share]:
+        return {kind: Share(sum(found), len(found)) for kind, found in self.found.items() if found}
 
     @property
     def overall(self) -> float:
         """Each kind weighs alike: how often each occurs is not known."""
-        rates = [rate.lost / rate.measured for rate in self.rates.values()]
-        return sum(rates) / len(rates) if rates else 0.0
+        shares = [share.found / share.of for share in self.shares.values()]
+        return sum(shares) / len(shares) if shares else 0.0

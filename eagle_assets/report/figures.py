@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS
 from eagle_assets.reconstruction.sequences import gaps_and_conventions
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
 from eagle_assets.report.pictures import CountDifferences
@@ -29,14 +30,6 @@ SUMMED = pa.schema(
 )
 """Of rows of TOKEN_SEQUENCES, what is summed."""
 MILLION = 1_000_000
-
-_IN_SHORT = {
-    "exact": "proved by the server's own evidence",
-    "consistent": "explains everything, no rival is left",
-    "unverified": "evidence is missing, or a rival stands",
-    "contradicted": "something disproves every reading",
-    "unusable": "an error, cut off, or empty",
-}
 
 
 @dataclass
@@ -122,7 +115,7 @@ class Figures:
         lines += [
             f"| **{v}** | {counts[v]:,} | {self.tokens[v]:,} | {'yes' if v in TRUSTED else 'no'} |" for v in VERDICTS
         ]
-        return "\n".join([*lines, "", *(f"- **{verdict}**: {_IN_SHORT[verdict]}" for verdict in VERDICTS)])
+        return "\n".join([*lines, "", *(f"- **{verdict}**: {VERDICT_IN_WORDS[verdict]}" for verdict in VERDICTS)])
 
 
 def summed(rows: pa.RecordBatch) -> pa.Table:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from eagle_assets.reconstruction.verdict import Verdict
 
+# As short as tables want it; the README says it at length.
 VERDICT_IN_WORDS: dict[Verdict, str] = {
-    "exact": "the server's own per-token evidence proves the ids, and text and counts agree with it",
-    "consistent": "no per-token proof, but the ids explain everything that was seen, and no rival that does is left",
-    "unverified": "a usable text, but something that is needed is missing, or a rival explanation stands",
-    "contradicted": "something that was seen disproves every candidate",
-    "unusable": "there is no whole output to give ids for",
+    "exact": "the server's own evidence of every token proves the ids",
+    "consistent": "one reading explains all that was seen, the token count too",
+    "unverified": "a usable text, but evidence is missing, or a rival reading stands",
+    "contradicted": "something that was seen disproves every reading",
+    "unusable": "no whole output: an error, a cut connection, another model",
 }
 
 _IN_WORDS = {

@@ -14,9 +14,10 @@ from eagle_assets.reconstruction.calibrating.refutation import calibrate_observa
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.judgement import judge
-from eagle_assets.reconstruction.own.departures import Departures, Share, departures
+from eagle_assets.reconstruction.own.departures import Departures, departures
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput, request_of, some_of
 from eagle_assets.reconstruction.own.served_again import Serves, read_as_served
+from eagle_assets.reconstruction.own.share import Share
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.reconstruction.weighing import Weights

@@ -8,33 +8,12 @@ from math import exp, lgamma, log, sqrt
 from typing import Any
 
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput, parsed
+from eagle_assets.reconstruction.own.share import Share
 from eagle_assets.reconstruction.sequences import residual_error
 from eagle_assets.serving.output import join_output
 from eagle_assets.targets.target import Target
 
 _BY_COUNT = frozenset(("count_closes", "white_space_restored"))
-_NORMAL_95 = 1.959964
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """`found` of `of`."""
-
-    found: int
-    of: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's interval at 95 %; 0 to 1 where nothing was measured."""
-        if not self.of:
-            return 0.0, 1.0
-        z2 = _NORMAL_95**2
-        middle = (self.found + z2 / 2) / (self.of + z2)
-        half = _NORMAL_95 / (self.of + z2) * sqrt(self.found * (self.of - self.found) / self.of + z2 / 4)
-        return (
-            0.0 if self.found == 0 else max(0.0, middle - half),
-            1.0 if self.found == self.of else min(1.0, middle + half),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def test_an_exchange_of_responses_that_were_refused_the_first_time_is_judged_fro
 def test_boundaries_are_readable_without_colour() -> None:
     page = printed(SHOWN)
     assert "Look· it· up·.</think>\nOne·⏎⏎\nmoment<|tool_calls_section_begin|>\n" in page
-    assert "consistent: no per-token proof" in page
+    assert "consistent: one reading explains all that was seen" in page
     assert "are as many as the server counted (count_closes)" in page
 
 

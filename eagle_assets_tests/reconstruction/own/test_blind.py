@@ -23,8 +23,9 @@ from eagle_assets.lake.queries import run_query
 from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
 from eagle_assets.reconstruction.own.blind import BlindReport, Tally, Tried, blind_error, with_blind_report
-from eagle_assets.reconstruction.own.departures import Departures, Share, departures, may_be_wrong
+from eagle_assets.reconstruction.own.departures import Departures, departures, may_be_wrong
 from eagle_assets.reconstruction.own.known_outputs import KnownOutput, evenly_spread, known_outputs, request_of, some_of
+from eagle_assets.reconstruction.own.share import Share
 from eagle_assets.serving.servers import SGLANG_0_5_23, VLLM_0_33
 from eagle_assets.targets.prompt import prompt_ids
 from eagle_assets_tests.reconstruction.served_exchanges import K2_5, MARKERS, TOOL, VOCABULARY, output_of, some_outputs
@@ -229,6 +230,14 @@ def published(home: Home, dataset: str, checks: Sequence[Check], counts: dict[st
     with new_version(home, "token_sequences", dataset, "run") as version:
         version.write_rows("part.parquet", TOKEN_SEQUENCES, [{**row, "verdict": "exact"}])
         version.audit(checks, counts=counts)
+
+
+def test_what_a_share_does_not_exceed_lies_within_its_interval() -> None:
+    """Against tables of Wilson's interval."""
+    assert Share(0, 100).at_most == pytest.approx(0.02634, abs=1e-5)
+    assert Share(10, 100).interval == pytest.approx((0.05523, 0.17437), abs=1e-5)
+    assert 0.1 < Share(10, 100).at_most < Share(10, 100).interval[1]
+    assert (Share(0, 0).interval, Share(0, 0).at_most, Share(7, 7).at_most) == ((0.0, 1.0), 1.0, 1.0)
 
 
 @pytest.fixture
