@@ -113,7 +113,8 @@ def _missing(home: Home, name: str, configuration: Configuration) -> _Missing:
 
 
 def _trusted_tokens(home: Home, name: str, stage: str) -> dict[str, int]:
-    published = published_now(home, stage, name)
+    """As `all_sequences` of the catalogue has them: by the sequences themselves where no judge has seen any yet."""
+    published = published_now(home, stage, name) or published_now(home, "token_sequences", name)
     tokens: dict[str, int] = {}
     for batch in published.batches(["provider", "verdict", "output_ids"]) if published is not None else ():
         lengths = pc.fill_null(pc.list_value_length(batch["output_ids"]), 0).to_pylist()

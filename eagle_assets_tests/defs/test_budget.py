@@ -11,7 +11,7 @@ from eagle_assets.defs.budget_page import before_a_run
 from eagle_assets.defs.spending import spending
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.home import Home
-from eagle_assets.lake.schemas import TOKEN_SEQUENCES
+from eagle_assets.lake.schemas import JUDGED_SEQUENCES, TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.endpoints import DEFAULT_PRICE
 from eagle_assets.openrouter.entries import Settlement
@@ -169,6 +169,27 @@ def test_the_price_of_a_trusted_token_is_of_what_may_be_trained_on(environment: 
     assert of_b3["usd_per_million_trusted_tokens"] == pytest.approx(0.75 / 300 * 1e6)
     assert of_b3["providers"]["Chutes"]["usd_per_million_trusted_tokens"] == pytest.approx(0.25 / 300 * 1e6)
     assert of_b3["providers"]["Trimmer"]["usd_per_million_trusted_tokens"] is None
+
+
+@pytest.mark.parametrize(
+    ("judge", "judged", "trusted"), [(False, False, 3), (True, False, 3), (True, True, 5), (False, True, 3)]
+)
+def test_trusted_is_what_the_stage_says_that_decides_now(
+    environment: Path, judge: bool, judged: bool, trusted: int
+) -> None:
+    if judge:
+        datasets = environment.parent / "datasets.yaml"
+        datasets.write_text(datasets.read_text() + "judge: {kind: sglang, base_url: 'http://gpu:1'}\n")
+    stages = [("token_sequences", TOKEN_SEQUENCES, "unverified"), ("judged_sequences", JUDGED_SEQUENCES, "consistent")]
+    for stage, schema, verdict in stages if judged else stages[:1]:
+        rows = [
+            {"provider": "Chutes", "verdict": v, "output_ids": ids, "dataset": "B3"}
+            for v, ids in [("exact", [1] * 3), (verdict, [1] * 2)]
+        ]
+        with new_version(Home(environment), stage, "B3", "run") as version:
+            version.write_rows("part.parquet", schema, rows)
+            version.audit([Check("looks_well", True, "it does")])
+    assert json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)["trusted_tokens"] == trusted
 
 
 def test_budget_names_a_wrong_datasets_file_in_one_sentence(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
