@@ -60,7 +60,7 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
         parts, judged = parts_of(responses, FINDINGS, found_by()), 0
         for number in find_in_parts(parts, finder):
             judged += number
-            context.log.info(f"{name}: {judged:,} responses judged")
+            context.log.info(f"{name}: {judged:,} responses were given a verdict")
         examination, figures = write_sequences(version, weigh_parts(parts, finder.calibration, limit))
         checks, counts = examination.checks(limit), examination.counts()
         if is_own:
@@ -72,5 +72,5 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
         audit = version.audit(checks, [responses], counts, vocabulary=responses.audit.vocabulary)
         # What an audit refused is not built upon.
         forget_others(home, FINDINGS, name, parts if audit.passed else ())
-        said = {"calibrated on": learnt_from, "judged now": judged}
+        said = {"calibrated on": learnt_from, "given a verdict now": judged}
         yield from events_of(audit, {**sequences_metadata(figures, name), **doubtful, **said})

@@ -159,9 +159,9 @@ def _what_may_be_wrong(
     )
     measured = (
         "A run for real has two measures in the place of the table above. Tried blind: the outputs of B1 and B2, "
-        f"whose ids are known, were turned into {outputs:,} texts, in {len(blind)} ways that servers have, and judged "
-        f"by these alone. Of {trusted:,} that were trusted {right:,} came back right ({right / max(trusted, 1):.1%}); "
-        f"of those called exact {false or 'none'} was wrong."
+        f"whose ids are known, were turned into {outputs:,} texts, in {len(blind)} ways that servers have, and turned "
+        f"back from these alone. Of {trusted:,} that were trusted {right:,} came back right "
+        f"({right / max(trusted, 1):.1%}); of those called exact {false or 'none'} was wrong."
     )
     stated = [row for row in doubtful if row["most"] is not None]
     if not stated:

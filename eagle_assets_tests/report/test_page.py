@@ -139,4 +139,4 @@ def test_a_home_with_nothing_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (result.exit_code, result.output.count("\n")) == (1, 1)
     assert "make demo" in result.output
     build_catalogue(Home(tmp_path))
-    assert "0 responses judged" in " ".join(Elements(written()).text.split())
+    assert "0 responses with a verdict" in " ".join(Elements(written()).text.split())

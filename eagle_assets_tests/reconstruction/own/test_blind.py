@@ -282,7 +282,7 @@ def page(home: Home, doubtful: list[dict[str, Any]]) -> str:
 def test_the_closing_page_says_it_in_a_sentence(measured: Home) -> None:
     doubtful = run_query(measured, "may_be_wrong").as_objects()
     said = page(measured, doubtful)
-    assert "turned into 30 texts, in 2 ways that servers have, and judged by these alone" in said
+    assert "turned into 30 texts, in 2 ways that servers have, and turned back from these alone" in said
     assert "Of 25 that were trusted 23 came back right (92.0%); of those called exact none was wrong." in said
     assert "the 40 bought answers that were trusted state errors that add up to 1.4 wrong ones" in said
     assert "; between 1 and 4 may be," in said
