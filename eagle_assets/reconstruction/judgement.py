@@ -13,6 +13,7 @@ from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, what_is_unsettled
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading
+from eagle_assets.reconstruction.evidence.steps import Solution
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
 from eagle_assets.reconstruction.given_ids import agrees_with_message, asked_for, given_ids, off_the_path
 from eagle_assets.reconstruction.places import PLACES, Place
@@ -196,22 +197,21 @@ class _Case:
     def _by_one_token_steps(self, closing: Sequence[Inversion]) -> Reconstruction | None:
         """The ids that the deltas spell when each step of the stream made one token; None where none did."""
         for inversion in self._inversions:
-            frames = FrameEvidence(self._reading, inversion, self._texts)
-            found = frames.one_token_steps()
-            if found is None or not found[1].clear:
-                continue
-            # A token more that no frame shows was lost at an edge, or is a marker at a cut: it splits no other token.
-            if not inversion.closes and (frames.agrees() or not inversion.output.stopped):
+            found = self._spelt_by_steps(inversion)
+            if found is None:
                 continue
             ids, solution, whole = found
             if not solution.unique and not self._is_what_a_server_held_back(ids, solution.strays):
                 self._nearer.append((ids, solution.strays))
                 continue
             self._evidence["frames"] = "one token a step"
-            rivals = rival_candidates(closing, self._texts, self._situation)
+            if inversion.ids(self._texts, self._situation) == ids:
+                rivals = rival_candidates(closing, self._texts, self._situation)
+            else:
+                rivals = self._spelt_otherwise(inversion, ids)
             # What the frames spell closes by itself, canonical or not.
             inversion = replace(inversion, difference=0)
-            doubt = self._doubts(inversion, rivals if inversion.ids(self._texts, self._situation) == ids else [])
+            doubt = self._doubts(inversion, rivals)
             if doubt.reasons:
                 but_for = doubt.exposure_but_for_numbers
                 return self._say("unverified", inversion, doubt.reasons, rivals[1:], ids, but_for)
@@ -225,6 +225,30 @@ class _Case:
             several = not solution.unique and solution.strays > 0
             return self._consistent(inversion, "one_token_steps", doubt, several, ids)
         return None
+
+    def _spelt_by_steps(self, inversion: Inversion) -> tuple[list[int], Solution, bool] | None:
+        """The ids nearest to the canonical ones that the deltas spell under one inversion; None where there are none,
+        or several."""
+        frames = FrameEvidence(self._reading, inversion, self._texts)
+        found = frames.one_token_steps()
+        if found is None or not found[1].clear:
+            return None
+        # A token more that no frame shows was lost at an edge, or is a marker at a cut: it splits no other token.
+        if not inversion.closes and (frames.agrees() or not inversion.output.stopped):
+            return None
+        return found
+
+    def _spelt_otherwise(self, inversion: Inversion, ids: list[int]) -> list[Candidate]:
+        """The ids that the deltas spell, and behind them others that they spell under another convention; none where
+        there are no others, or where a server that the provider may run sends these to the letter and no others."""
+        others = [other for other in self._inversions if other.hypothesis != inversion.hypothesis]
+        spelt = [(other, found[0]) for other in others if (found := self._spelt_by_steps(other)) is not None]
+        rivals = [(other, rival) for other, rival in spelt if rival != ids]
+        if not rivals:
+            return []
+        self._served = self._is_sent(ids) and not any(self._is_sent(rival) for _, rival in rivals)
+        candidates = [Candidate(said, of.hypothesis.name, 0) for of, said in ((inversion, ids), *rivals)]
+        return [] if self._served else candidates
 
     def _by_steps_of_a_server(self) -> Reconstruction | None:
         """The ids of which a server that the provider may run sends one a step; None where it sends none so."""

@@ -124,7 +124,8 @@ Candidates = Sequence[tuple[Reading, Sequence[list[int]]]]
 
 
 def standing_servers(answers: Candidates, servers: Sequence[Server]) -> tuple[Server, ...]:
-    """The servers that these answers leave standing; none where no server sends most of them."""
+    """The servers that these answers leave standing; none where no server sends most of them, or where another one
+    sends several that this one does not: then there are two behind one name, and each answer may be of either."""
     if len(answers) < _ENOUGH:
         return ()
     sent = dict.fromkeys(servers, 0)
@@ -133,8 +134,12 @@ def standing_servers(answers: Candidates, servers: Sequence[Server]) -> tuple[Se
             sent[server] += _sent(server, (answer,))
         most = max(sent.values())
         sent = {server: times for server, times in sent.items() if times > most - _REFUTED_BY}
-    enough = max(_ENOUGH, _SHARE * len(answers))
-    return tuple(sent) if max(sent.values()) >= enough else ()
+    best = max(sent, key=sent.__getitem__)
+    if sent[best] < max(_ENOUGH, _SHARE * len(answers)):
+        return ()
+    left = [answer for answer in answers if not _sent(best, (answer,))]
+    several = len(left) >= _REFUTED_BY and any(_sent(server, left) >= _REFUTED_BY for server in servers)
+    return () if several else tuple(sent)
 
 
 def servers_of(group: GroupCalibration | None, has_calls: bool) -> tuple[Server, ...]:

@@ -126,6 +126,20 @@ def test_a_server_that_is_not_known_is_not_named() -> None:
     assert calibration.groups[K2_5.name, "Lakeside", True].servers == ()
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_of_two_servers_behind_one_name_neither_settles_anything(streamed: bool) -> None:
+    truths = some_outputs(40, 5, streamed)
+    mixed = [
+        exchange_of(document(t, (VLLM_0_33, SGLANG_0_5_23)[i % 2], f"x{i}", "Lakeside"), i)
+        for i, t in enumerate(truths)
+    ]
+    calibration = calibrate(mixed)
+    assert calibration.groups[K2_5.name, "Lakeside", streamed].servers == ()
+    results = list(reconstruct(mixed, calibration))
+    assert all(list(r.output_ids or ()) == t.ids for r, t in zip(results, truths, strict=True) if r.trusted)
+    assert any("rival_conventions" in r.reasons or "leading_blank_undecided" in r.reasons for r in results)
+
+
 def test_what_nothing_speaks_against_no_server_settles() -> None:
     # Frame for frame what vLLM sends, blanks included, and each may as well be the model's own: as from Chutes.
     alike = [Truth(output_of(said, said), K2_5_STREAM) for said in ("The sum is five.", "Here it is.") * 6]
