@@ -98,16 +98,15 @@ def query(name: str | None, dataset: str | None, form: str | None) -> None:
     import msgspec
     from rich.console import Console
 
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
     from eagle_assets.lake.catalogue import CatalogueError
-    from eagle_assets.lake.queries import listed, outdated, run_query
+    from eagle_assets.lake.queries import listed, run_query
 
     try:
         answer = run_query(home(), name, dataset) if name else listed()
-        for sentence in outdated(home(), load_configuration(Settings().datasets_file).verdict_stage) if name else ():
-            click.echo(sentence, err=True)
-    except (CatalogueError, ConfigurationError) as error:
+    except CatalogueError as error:
         fail(str(error))
+    if name:
+        _say_what_is_outdated()
     if form == "json":
         click.echo(msgspec.json.encode(answer.as_objects()))
     elif form == "csv":
@@ -131,16 +130,13 @@ def report(output: Path | None) -> None:
     from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
     from eagle_assets.lake.audit import GateClosed
     from eagle_assets.lake.catalogue import CatalogueError
-    from eagle_assets.lake.queries import outdated
     from eagle_assets.report.page import write_report
 
     try:
-        configuration = load_configuration(Settings().datasets_file)
-        click.echo(write_report(home(), configuration, output))
-        for sentence in outdated(home(), configuration.verdict_stage):
-            click.echo(sentence, err=True)
+        click.echo(write_report(home(), load_configuration(Settings().datasets_file), output))
     except (CatalogueError, ConfigurationError, GateClosed) as error:
         fail(str(error))
+    _say_what_is_outdated()
 
 
 @click.command()
@@ -174,6 +170,19 @@ def export(folder: Path, form: str, **options: Any) -> None:
         export_to(folder, form, **options)
     except (ConfigurationError, ExportError) as error:
         fail(str(error))
+
+
+def _say_what_is_outdated() -> None:
+    """What of the catalogue is not as it would be made now; what is asked of it is answered all the same."""
+    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.lake.queries import outdated
+
+    try:
+        sentences = outdated(home(), load_configuration(Settings().datasets_file).verdict_stage)
+    except ConfigurationError as error:
+        sentences = [str(error)]
+    for sentence in sentences:
+        click.echo(sentence, err=True)
 
 
 def _cost_of_run(datasets: tuple[str, ...]) -> str | None:

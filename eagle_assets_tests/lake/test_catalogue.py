@@ -330,6 +330,15 @@ def test_a_catalogue_of_another_version_still_answers_and_the_command_says_so(ho
     )
 
 
+def test_a_query_needs_no_datasets_file(home: Home, tmp_path: Path) -> None:
+    fill(home)
+    build_catalogue(home)
+    environment = {"EAGLE_ASSETS_HOME": str(home.root), "EAGLE_ASSETS_DATASETS": str(tmp_path / "none.yaml")}
+    result = CliRunner().invoke(main, ["query", "verdicts", "--json"], env=environment)
+    assert json.loads(result.stdout)
+    assert "none.yaml does not exist" in result.stderr
+
+
 def test_links_of_old_catalogues_go_when_nobody_reads_them(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def links() -> set[Path]:
         return set((home.root / ".snapshots").iterdir())
