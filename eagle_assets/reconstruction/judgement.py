@@ -286,7 +286,9 @@ class _Case:
     def _by_restored_white_space(self) -> Reconstruction | None:
         """White space that a known server took away, as the count wants it; None where there can be none."""
         group, best = self._group, self._inversions[0]
-        if not self._servers or group is None or len(self._inversions) > 1 or self._reading.layout_notes:
+        if not self._servers or group is None or len(self._inversions) > 1:
+            return None
+        if set(self._reading.layout_notes) - {"think_position_unknown"}:
             return None
         if self._response.deltas and not FrameEvidence(self._reading, best, self._texts).agrees():
             return None

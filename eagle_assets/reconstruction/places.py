@@ -9,10 +9,13 @@ from eagle_assets.serving.convention import EDGES, Edge
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
-Place = Edge | Literal["blank_content"]
-"""An edge of a text, or the place of a content before calls that has no text: nothing or white space alone."""
+Place = Edge | Literal["blank_reasoning", "blank_content"]
+"""An edge of a text, or the place of a reasoning, or a content before calls, that has no text: nothing or white space
+alone."""
 
-PLACES: tuple[Place, ...] = (*EDGES, "blank_content")
+BLANK_PLACES: tuple[Place, ...] = ("blank_reasoning", "blank_content")
+PLACES: tuple[Place, ...] = (*EDGES, *BLANK_PLACES)
+REASONING_PLACES: tuple[Place, ...] = ("reasoning_start", "reasoning_end", "blank_reasoning")
 
 IndexRisk = Literal["single", "pair", "parallel", "history"]
 

@@ -140,6 +140,34 @@ def test_a_content_of_white_space_before_calls_is_put_back(white: str) -> None:
     assert (result.output_ids == calling(white, 0).ids) == (result.verdict == "consistent") == (white == " ")
 
 
+def blank_reasonings_among(answers: list[Truth], white: str) -> list[Truth]:
+    """The answers, every tenth of which is nothing but a reasoning of white space."""
+    return [answer(white, "") if i % 10 == 0 else truth for i, truth in enumerate(answers)]
+
+
+@pytest.mark.parametrize(("white", "verdict"), [("\n", "consistent"), ("\n\n", "unverified"), (None, "unverified")])
+def test_a_reasoning_of_white_space_alone_is_put_back_as_the_model_writes_it(white: str | None, verdict: str) -> None:
+    truth = answer("\n", "")
+    lost = exchange_of(document(truth, VLLM_0_33))
+    answers = answers_that_end_in_a_blank(100, 0, 0)
+    written = answers if white is None else blank_reasonings_among(answers, white)
+    kept = exchanges(written, SGLANG_0_5_23, "Elsewhere")
+    (result,) = reconstruct([lost], calibrate([*kept, *exchanges(some_answers(100, 2), VLLM_0_33)]))
+    assert (result.verdict, result.output_ids) == (verdict, truth.ids)
+    assert result.evidence["restored"]["place"] == "blank_reasoning"
+
+
+def test_a_reasoning_of_white_space_alone_needs_a_count_of_it() -> None:
+    answers = blank_reasonings_among(answers_that_end_in_a_blank(100, 0, 0), "\n")
+    known = calibrate([*exchanges(answers, SGLANG_0_5_23, "Elsewhere"), *exchanges(some_answers(100, 2), VLLM_0_33)])
+    line = document(answer("\n", ""), VLLM_0_33)
+    body = json.loads(line["body"])
+    assert body["usage"]["completion_tokens_details"].pop("reasoning_tokens") == 1
+    line["body"] = json.dumps(body)
+    (result,) = reconstruct([exchange_of(line)], known)
+    assert result.verdict == "contradicted"  # it may as well stand behind the reasoning's end
+
+
 def test_white_space_goes_where_the_reasoning_s_count_says() -> None:
     kept = exchanges(answers_that_end_in_a_blank(100, 10, 0), SGLANG_0_5_23, "Elsewhere")
     known = calibrate([*kept, *exchanges(some_answers(100, 2), VLLM_0_33)])

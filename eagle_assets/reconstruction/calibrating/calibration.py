@@ -19,6 +19,7 @@ from eagle_assets.reconstruction.calibrating.decisions import (
 )
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
+    WHITES,
     Departed,
     EdgeRates,
     Rate,
@@ -218,10 +219,11 @@ class Calibration:
 
         if not rates_at(restored.place).nothing.measured:
             return 1.0
-        likely = rates_at(restored.place).losable[restored.position].estimate
+        likely = rates_at(restored.place).losable[restored.position].as_one_of(WHITES)
         rivals = sum(
-            sum(rates_at(place).losable[position].estimate for position in positions) + rates_at(place).other.estimate
+            rate.as_one_of(WHITES)
             for place, positions in restored.rivals.items()
+            for rate in (*(rates_at(place).losable[position] for position in positions), rates_at(place).other)
         )
         if restored.missing:
             rivals += self.departed.get(model, Departed()).of(restored.in_reasoning)

@@ -16,14 +16,18 @@ from math import sqrt
 from eagle_assets.reconstruction.calibrating.observation import EdgeView, Observation, white_at
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.inverse import at_start, edges
-from eagle_assets.reconstruction.places import LOSABLE, Place
+from eagle_assets.reconstruction.places import BLANK_PLACES, LOSABLE, Place
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.served import Situation
 
 # White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
 TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
-TEXT_PLACES: tuple[Place, ...] = (*TEXT_EDGES, "blank_content")
+TEXT_PLACES: tuple[Place, ...] = (*TEXT_EDGES, *BLANK_PLACES)
+
+
+WHITES = len(LOSABLE) + 2
+"""Kinds of white space at a place: each LOSABLE, nothing, and all other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class Rate:
     def estimate(self) -> float:
         """Posterior mean under Jeffreys' prior: half of all where nothing was measured."""
         return (self.lost + 0.5) / (self.measured + 1)
+
+    def as_one_of(self, kinds: int) -> float:
+        """Posterior mean where this is one of as many kinds that exclude each other: together they add up to 1, as they
+        do not under Jeffreys' prior for each (Berger, Bernardo, Sun 2015: the overall objective prior is 1/kinds)."""
+        return (self.lost + 1 / kinds) / (self.measured + 1)
 
     @property
     def at_most(self) -> float:
@@ -336,8 +345,8 @@ def written_at(place: Place, view: EdgeView, best: Hypothesis) -> str:
 
 def _written(place: Place, white: str, can_hold_blank: bool, best: Hypothesis) -> str:
     """The white space at a place that is the model's: what stands there without the server's blank. Where the server
-    puts some round a content, none of a content of white space alone can be told to be the model's."""
-    if place == "blank_content":
+    puts some round texts, none of a text of white space alone can be told to be the model's."""
+    if place in BLANK_PLACES:
         return "" if best.inserted else white
     if place in best.inserted and can_hold_blank:
         return white[1:] if at_start(place) else white[:-1]

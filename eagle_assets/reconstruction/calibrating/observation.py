@@ -20,7 +20,7 @@ from eagle_assets.reconstruction.evidence.layouts import Layout
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids, off_the_path
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges
-from eagle_assets.reconstruction.places import LOSABLE, PLACES, IndexRisk, Place, index_risk
+from eagle_assets.reconstruction.places import LOSABLE, PLACES, REASONING_PLACES, IndexRisk, Place, index_risk
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -88,7 +88,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
     """What a reading says; None where it says nothing: no count, or markers whose places are open."""
     situation, count = reading.situation, reading.completion_tokens
     output = primary.output
-    if situation is None or count is None or not output.stopped or reading.layout_notes:
+    if situation is None or count is None or not output.stopped or not _places_are_known(reading, output):
         return None
     respaced = with_python_spacing(output)
     return Observation(
@@ -112,6 +112,13 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         shows_both=shows_both(output) if situation.thinking else None,
         deltas_beyond=_deltas_beyond(reading, output, texts),
     )
+
+
+def _places_are_known(reading: Reading, output: Output[str]) -> bool:
+    """Whether it is known where markers stood: also where a reasoning of white space is all that there is."""
+    if output.content or output.calls or (output.reasoning or "").strip():
+        return not reading.layout_notes
+    return not set(reading.layout_notes) - {"think_position_unknown"}
 
 
 def reasoning_surplus(reading: Reading, output: Output[str], texts: EncodedTexts) -> int | None:
@@ -144,13 +151,17 @@ def edge_views(reading: Reading, layout: Layout, wanted: Container[Place] = PLAC
     """The wanted places of a layout, the arguments of all its calls taken together."""
     views: dict[Place, EdgeView] = {}
     if reading.situation is not None:
-        content = layout.output.content
+        vocabulary = reading.situation.target.vocabulary
+        reasoning, content = layout.output.reasoning, layout.output.content
+        is_blank = reasoning is not None and not reasoning.strip()
+        if is_blank and "blank_reasoning" in wanted:
+            views["blank_reasoning"] = _view_blank(reasoning or "", vocabulary)
         if layout.output.calls and not content.strip() and "blank_content" in wanted:
-            views["blank_content"] = _view_blank(content, reading.situation.target.vocabulary)
+            views["blank_content"] = _view_blank(content, vocabulary)
         for edge, text, possible in edges(layout.output, reading.situation):
-            if edge not in wanted:
+            if edge not in wanted or (is_blank and edge in REASONING_PLACES):
                 continue
-            view = _view_edge(edge, text, possible, reading.situation.target.vocabulary)
+            view = _view_edge(edge, text, possible, vocabulary)
             views[edge] = view if edge not in views else _together(views[edge], view, edge in SOMETIMES_STRIPPED)
     return views
 

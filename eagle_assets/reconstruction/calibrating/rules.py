@@ -88,6 +88,8 @@ def what_would_settle(rule: Rule) -> str:
 
 
 def in_words(edge: Place) -> str:
+    if edge == "blank_reasoning":
+        return "place of a reasoning without text"
     if edge == "blank_content":
         return "place of a content before calls"
     if edge == "answer_start":

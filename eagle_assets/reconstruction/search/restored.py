@@ -14,12 +14,14 @@ from eagle_assets.reconstruction.calibrating.observation import EdgeView
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import at_start
-from eagle_assets.reconstruction.places import LOSABLE, Place
+from eagle_assets.reconstruction.places import LOSABLE, REASONING_PLACES, Place
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.reconstruction.verdict import Restored
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.servers import Server
+
+_LINE_BREAK_FIRST = (1, 0, 2)  # positions of LOSABLEs; what K2.5 writes in a reasoning that has no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +50,23 @@ def restorations(
     difference, situation = inversion.difference, reading.situation
     if not difference or situation is None:
         return []
-    known = surplus is not None and inversion.reasoning_surplus is not None
-    missing_in_reasoning = inversion.reasoning_surplus - surplus if known else None  # type: ignore[operator]
+    counted = _counted_beside_reasoning(reading, inversion)
+    missing_in_reasoning = None if surplus is None or counted is None else counted - surplus
     if missing_in_reasoning not in (None, 0, difference):
         return []
     in_reasoning = None if missing_in_reasoning is None else missing_in_reasoning == difference
     places = {
         place: view
         for place, view in views.items()
-        if in_reasoning is None or place.startswith("reasoning") == in_reasoning
+        if (place in REASONING_PLACES) == in_reasoning or (in_reasoning is None and place != "blank_reasoning")
     }
     allowed = {
         place: tuple(position for position, change in enumerate(view.with_lost) if change == difference)
         for place, view in places.items()
     }
     found = []
-    for position, white in enumerate(LOSABLE):
+    for position in _LINE_BREAK_FIRST if "blank_reasoning" in allowed else range(len(LOSABLE)):
+        white = LOSABLE[position]
         for place in allowed:
             if position not in allowed[place]:
                 continue
@@ -77,16 +80,27 @@ def restorations(
                     other: tuple(p for p in positions if (other, p) != (place, position))
                     for other, positions in allowed.items()
                 }
-                restored = Restored(place, position, rivals, in_reasoning, missing=difference > 0)
+                # A reasoning without text has no token that a model could have cut in two instead.
+                missing = difference > 0 and place != "blank_reasoning"
+                restored = Restored(place, position, rivals, in_reasoning, missing)
                 found.append(Restoration(closing, restored, white))
     return found
+
+
+def _counted_beside_reasoning(reading: Reading, inversion: Inversion) -> int | None:
+    """What `reasoning_tokens` counts beside the tokens of the reasoning, of which there may be none."""
+    if inversion.output.reasoning == "":
+        return reading.response.reasoning_tokens or None
+    return inversion.reasoning_surplus
 
 
 def _with(output: Output[str], place: Place, white: str) -> Output[str]:
     """The output with white space put at a place."""
     if place == "blank_content":
         return replace(output, content=white)
-    if place.startswith("reasoning"):
+    if place == "blank_reasoning":
+        return replace(output, reasoning=white)
+    if place in REASONING_PLACES:
         return replace(output, reasoning=_beside(place, output.reasoning or "", white))
     return replace(output, content=_beside(place, output.content, white))
 
