@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -136,14 +137,16 @@ def content_of(version: "NewVersion") -> str:
     return digest.hexdigest()
 
 
-def prompts_are_valid(valid: int, problems: list[dict[str, Any]]) -> Check:
-    from eagle_assets.openrouter.wrong_rows import in_a_sentence
+def prompts_are_valid(valid: int, problems: list[dict[str, Any]], file: Path) -> Check:
+    from eagle_assets.openrouter.wrong_rows import first_few
 
-    wrong = in_a_sentence([each["problem"] for each in problems])
+    wrong = first_few([each["problem"] for each in problems])
     return Check(
         "prompts_are_valid",
         not problems,
-        f"{len(problems)} bad and {valid} good prompts; {wrong}" if problems else f"all {valid} prompts are good",
+        f"{len(problems)} bad and {valid} good prompts in {file}: {wrong}"
+        if problems
+        else f"all {valid} prompts are good",
         {"good": valid, "bad": len(problems)},
         tuple(problems[:WORST]),
     )
@@ -186,7 +189,9 @@ def _audit(
 
     rows = list(version.rows("part.parquet", ["prompt_id", "prompt_tokens", "max_tokens", "worst_case_usd"]))
     counts = {"prompt_tokens": sum(row["prompt_tokens"] for row in rows)}
-    valid = prompts_are_valid(len(rows), problems)
+    dataset = project.dataset(name)
+    file = dataset.responses if isinstance(dataset, LocalDataset) else dataset.prompts
+    valid = prompts_are_valid(len(rows), problems, file)
     if price is None:
         free = Check(
             "dataset_fits_budget", True, "answers of the team's own server cost nothing", {"worst_case_usd": 0.0}

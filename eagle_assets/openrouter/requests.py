@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from eagle_assets.configuration import Configuration, OpenRouterDataset, ServerDataset
-from eagle_assets.openrouter.wrong_rows import WrongRows, problem
+from eagle_assets.openrouter.wrong_rows import WrongRows
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 SET_BY_US = ("model", "models", "messages", "tools", "stream", "stream_options", "usage", "provider", "route", "n")
@@ -70,11 +70,11 @@ def read_prompts(path: Path) -> list[Prompt]:
             if (first := prompts.get(prompt.prompt_id)) is not None:
                 raise _Wrong(f"prompt_id {prompt.prompt_id!r} is already on line {first.line}; each must be its own")
         except _Wrong as wrong:
-            problems.append(problem(path, number, str(wrong)))
+            problems.append(f"line {number}: {wrong}")
             continue
         prompts[prompt.prompt_id] = prompt
     if problems:
-        raise PromptsError(*problems)
+        raise PromptsError.of(path, problems)
     if not prompts:
         raise PromptsError(f"prompts file {path} holds no prompt; it needs a JSON object on each line")
     return list(prompts.values())

@@ -5,30 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 MOST_NAMED = 5
 
 
 class WrongRows(Exception):
-    """A file whose rows are not all usable, or which cannot be read at all. `problems` are what is wrong, each with the
-    file and the line; the message has the first few of them."""
+    """A file that cannot be used. `problems` are what is wrong with its rows, each with its line (`line 3: …`), or the
+    message where it is the file itself."""
 
-    def __init__(self, *problems: str) -> None:
-        self.problems = problems
-        super().__init__(in_a_sentence(problems))
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or (message,)
+
+    @classmethod
+    def of(cls, path: Path, problems: Sequence[str]) -> Self:
+        """The message names the file and the first few."""
+        if len(problems) == 1:
+            return cls(f"{path}, {problems[0]}", problems)
+        return cls(f"{path}: {len(problems):,} rows cannot be used: {first_few(problems)}", problems)
 
 
-def in_a_sentence(problems: Sequence[str]) -> str:
-    """The first few of some problems, and how many there are where they are more than one."""
-    named = "; ".join(problems[:MOST_NAMED])
-    if len(problems) > MOST_NAMED:
-        named += f"; and {len(problems) - MOST_NAMED:,} more"
-    return named if len(problems) == 1 else f"{len(problems):,} rows cannot be used: {named}"
-
-
-def problem(path: Path, line: int, what: str) -> str:
-    """What is wrong with a row, which stands on a line, counted from 1."""
-    return f"{path}, line {line}: {what}"
+def first_few(problems: Sequence[str]) -> str:
+    """Some problems in a line, and how many more there are."""
+    more = [f"and {len(problems) - MOST_NAMED:,} more"] if len(problems) > MOST_NAMED else []
+    return "; ".join([*problems[:MOST_NAMED], *more])
 
 
 def in_plain_words(error: ValueError) -> str:

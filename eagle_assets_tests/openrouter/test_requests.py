@@ -68,9 +68,9 @@ def test_all_wrong_rows_are_named(tmp_path: Path) -> None:
         read_prompts(path)
     assert len(caught.value.problems) == 2
     assert str(caught.value).startswith(
-        f"2 rows cannot be used: {path}, line 1: messages is missing, empty, or no list"
+        f"{path}: 2 rows cannot be used: line 1: messages is missing, empty, or no list"
     )
-    assert f"; {path}, line 3: it is not JSON" in str(caught.value)
+    assert "; line 3: it is not JSON" in str(caught.value)
 
 
 def test_files_that_hold_no_prompts(tmp_path: Path) -> None:

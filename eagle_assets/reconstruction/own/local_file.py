@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from eagle_assets.openrouter.wrong_rows import WrongRows, in_plain_words, problem
+from eagle_assets.openrouter.wrong_rows import WrongRows, in_plain_words
 from eagle_assets.reconstruction.own.local import what_is_wrong
 from eagle_assets.reconstruction.own.local_forms import LocalResponse, local_response
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -31,16 +31,16 @@ def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[L
                 try:
                     row = local_response(line)
                 except ValueError as error:
-                    problems.append(problem(path, number, in_plain_words(error)))
+                    problems.append(f"line {number}: {in_plain_words(error)}")
                     continue
                 if wrong := what_is_wrong(row, vocabulary, seen):
-                    problems.append(problem(path, number, wrong))
+                    problems.append(f"line {number}: {wrong}")
                     continue
                 seen.add(row.prompt_id)
                 yield row, line.rstrip(b"\r\n")
     except FileNotFoundError:
         raise LocalResponsesError(f"{path} does not exist; mend `responses` in the datasets file") from None
     if problems:
-        raise LocalResponsesError(*problems)
+        raise LocalResponsesError.of(path, problems)
     if not seen:
         raise LocalResponsesError(f"{path} holds no response; it needs a JSON object on each line")
