@@ -92,7 +92,8 @@ def doubts(
         found.reasons.append("line_breaks_may_be_rewritten")
     if index_shifted(reading) and not index_kept:
         found.reasons.append("tool_index_unproven")
-    found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in UNPROVABLE]
+    unprovable = UNPROVABLE - {"cut_at_marker"} if _is_cut_at_think_end(reading, best, group) else UNPROVABLE
+    found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in unprovable]
     if group is not None and group.reasoning_surplus is not None and best.reasoning_surplus is not None:
         expected = group.reasoning_surplus if best.output.reasoning_closed else 0
         differs = best.reasoning_surplus - expected
@@ -100,6 +101,19 @@ def doubts(
     if group is not None and unsettled is None:
         found.exposure = _exposure(reading, group, edges, index_kept, best.hypothesis)
     return found
+
+
+def _is_cut_at_think_end(reading: Reading, best: Inversion, group: GroupCalibration | None) -> bool:
+    """Whether a thinking output that the token limit cut ends in `</think>`: all that `reasoning_tokens` counts is
+    shown, and one token came behind it.
+
+    White space and parts of characters that a server takes from the end would be counted in the reasoning; only in
+    streams vLLM leaves parts out.
+    """
+    output = best.output
+    at_think_end = bool(output.reasoning) and output.reasoning_closed and not (output.content or output.section_begun)
+    counts_text_alone = group is not None and group.reasoning_surplus == 0 == best.reasoning_surplus
+    return at_think_end and counts_text_alone and not (output.stopped or reading.response.streamed)
 
 
 def what_is_unsettled(group: GroupCalibration | None, has_calls: bool) -> str | None:

@@ -17,6 +17,7 @@ from eagle_assets.serving.served import Situation
 from eagle_assets.serving.servers import SGLANG_0_5_23, VLLM_0_33
 from eagle_assets_tests.reconstruction.served_exchanges import (
     K2_5,
+    MARKERS,
     SENTENCES,
     TOOL,
     VOCABULARY,
@@ -177,3 +178,18 @@ def test_white_space_goes_where_the_reasoning_s_count_says() -> None:
     line["body"] = json.dumps(body)
     (result,) = reconstruct([exchange_of(line)], known)
     assert result.verdict == "contradicted"  # the token that is missing stands in the content, where none is lost
+
+
+@pytest.mark.parametrize(("of_reasoning", "verdict"), [(0, "consistent"), (1, "unverified")])
+def test_an_output_is_cut_at_the_reasoning_s_end_where_its_count_has_no_token_more(
+    of_reasoning: int, verdict: str
+) -> None:
+    ids = [*VOCABULARY.encode("Two and two are four."), MARKERS.think_end]
+    line = document(Truth(ids, THINKING), VLLM_0_33)
+    body = json.loads(line["body"])
+    body["usage"]["completion_tokens_details"]["reasoning_tokens"] += of_reasoning
+    line["body"] = json.dumps(body)
+    kept = exchanges(answers_that_end_in_a_blank(100, 0, 0), SGLANG_0_5_23, "Elsewhere")
+    known = calibrate([*kept, *exchanges(some_answers(100, 2), VLLM_0_33)])
+    (result,) = reconstruct([exchange_of(line)], known)
+    assert (result.verdict, result.output_ids) == (verdict, ids)
