@@ -8,6 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eagle_assets.lake.audit import Check
 from eagle_assets.openrouter.client import CollectionSummary
@@ -16,19 +18,19 @@ from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
 from eagle_assets.reconstruction.own.local import response_in
 
 WORST = 10
+ASKED_OF = ("exchange_id", "outcome", "stray", "model", "provider", "request")
+_SEEN = pa.schema([("prompt_id", pa.string()), ("outcome", pa.string())])
 
 
 def every_prompt_is_explained(
-    prompt_ids: Sequence[str], rows: Iterable[Mapping[str, Any]], summary: CollectionSummary | None
+    prompt_ids: pa.ChunkedArray, rows: Iterable[pa.RecordBatch], summary: CollectionSummary | None
 ) -> Check:
-    """Whether each prompt has an answer, or a failed attempt with its reason, or was knowingly not asked yet."""
-    seen, with_answer = set[str](), set[str]()
-    for row in rows:
-        seen.add(row["prompt_id"])
-        if row["outcome"] == "answered":
-            with_answer.add(row["prompt_id"])
-    answered = sum(prompt_id in with_answer for prompt_id in prompt_ids)
-    unseen = [prompt_id for prompt_id in prompt_ids if prompt_id not in seen]
+    """Whether each prompt has an answer, or a failed attempt with its reason, or was knowingly not asked yet. The rows
+    are `prompt_id` and `outcome` of RAW_RESPONSES."""
+    seen = pa.Table.from_batches(rows, _SEEN)
+    with_answer = seen.filter(pc.equal(seen["outcome"], "answered"))
+    answered = pc.sum(pc.is_in(prompt_ids, with_answer["prompt_id"]), min_count=0).as_py()
+    unseen = prompt_ids.filter(pc.invert(pc.is_in(prompt_ids, seen["prompt_id"])))
     beyond = min(len(unseen), summary.beyond_budget) if summary is not None else 0
     not_asked = min(len(unseen) - beyond, summary.left) if summary is not None else 0
     without_answer = len(prompt_ids) - answered - len(unseen)
@@ -47,7 +49,7 @@ def every_prompt_is_explained(
             "beyond_budget": beyond,
             "lost": lost,
         },
-        tuple({"prompt_id": prompt_id} for prompt_id in unseen[:WORST]) if lost else (),
+        tuple({"prompt_id": prompt_id} for prompt_id in unseen[:WORST].to_pylist()) if lost else (),
     )
 
 
@@ -84,20 +86,19 @@ def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Che
     )
 
 
-def providers_allowed(rows: Iterable[Mapping[str, Any]], target: str, endpoints: Sequence[Endpoint] = ()) -> Check:
+def providers_allowed(rows: Iterable[pa.RecordBatch], target: str, endpoints: Sequence[Endpoint] = ()) -> Check:
     """Whether the answers are from whom they were asked, but for few. One by a provider that routing excludes since is
-    as one that strays, but no sign that routing does not hold."""
+    as one that strays, but no sign that routing does not hold. The rows have the columns ASKED_OF."""
     answers = excluded_since = 0
     strays: list[Mapping[str, Any]] = []
-    for row in rows:
-        answers += row["outcome"] == "answered"
-        if row["stray"] is None:
-            continue
-        asked = Origin.of_request(target, msgspec.json.decode(row["request"]), endpoints)
-        if asked.stray(row["model"], row["provider"]) is None:
-            excluded_since += 1
-        else:
-            strays.append(row)
+    for batch in rows:
+        answers += pc.sum(pc.equal(batch["outcome"], "answered"), min_count=0).as_py()
+        for row in batch.filter(pc.is_valid(batch["stray"])).to_pylist():
+            asked = Origin.of_request(target, msgspec.json.decode(row["request"]), endpoints)
+            if asked.stray(row["model"], row["provider"]) is None:
+                excluded_since += 1
+            else:
+                strays.append(row)
     share = len(strays) / answers if answers else 0.0
     return Check(
         "providers_allowed",

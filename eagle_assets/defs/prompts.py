@@ -1,12 +1,11 @@
 """`prompts`: what will be asked, in ids, and what it can cost at worst."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import msgspec
 
 from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, ServerDataset
 from eagle_assets.defs.columns import column_schema
@@ -18,12 +17,16 @@ from eagle_assets.lake import columns
 from eagle_assets.lake.audit import Check, Published, require
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eagle_assets.defs.prompt_parts import PromptsFile
     from eagle_assets.lake.version import NewVersion
     from eagle_assets.openrouter.endpoints import Price
     from eagle_assets.openrouter.forecast import Forecast
     from eagle_assets.targets.target import Target
 
 WORST = 10
+_COSTING = ["prompt_id", "prompt_tokens", "max_tokens", "worst_case_usd"]
 
 
 @dg.asset(
@@ -48,9 +51,10 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
     The requests of a dataset as they are sent, with prompt ids, their number and the worst-case cost. What the team's
     own server answers costs nothing; of a file of its answers, these are the prompts they belong to.
     """
-    from eagle_assets.lake.schemas import PROMPTS
+    from eagle_assets.defs.prompt_parts import write_part, write_prompts
     from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.ledger import LedgerError
+    from eagle_assets.openrouter.requests import PromptsError
     from eagle_assets.targets.kimi import target_named
 
     name, configuration = context.partition_key, project.configuration
@@ -59,54 +63,33 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
     with refusals(LedgerError), new_version(project.home, "prompts", name, context.run.run_id) as version:
         inputs = [require(project.home, "tokenizer_report")]
         problems: list[dict[str, Any]] = []
+        price = None
         if isinstance(dataset, LocalDataset):
-            price, rows = None, local_rows(dataset, name, target, problems)
+            write_part(version, local_rows(dataset, name, target, problems))
         else:
-            price = None
             if isinstance(dataset, OpenRouterDataset):
                 inputs.append(require(project.home, "provider_calibration"))
-                price = _dearest(inputs[-1], configuration)
-            rows = request_rows(dataset, name, configuration, target, price, problems)
-        version.write_rows("part.parquet", PROMPTS, rows)
+            file = file_of_prompts(name, dataset, configuration, inputs[-1])
+            price = file.price
+            try:
+                write_prompts(version, file, problems)
+            except PromptsError as error:
+                version.forget()
+                problems = [{"problem": each} for each in error.problems]
         checks, counts = _audit(version, name, project, price, problems)
-        audit = version.audit(checks, inputs, counts, identity=content_of(version), vocabulary=target.vocabulary.sha256)
+        identity = hashlib.sha256("".join(version.passed_on()).encode()).hexdigest()
+        audit = version.audit(checks, inputs, counts, identity=identity, vocabulary=target.vocabulary.sha256)
         yield from events_of(audit)
 
 
-def request_rows(
-    dataset: OpenRouterDataset | ServerDataset,
-    name: str,
-    configuration: Configuration,
-    target: "Target",
-    price: "Price | None",
-    problems: list[dict[str, Any]],
-) -> Iterator[dict[str, Any]]:
-    """Rows of a prompts file; what cannot be used goes to `problems`, as prompt and reason."""
-    from eagle_assets.openrouter.endpoints import worst_case_usd
-    from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts
-    from eagle_assets.targets.prompt import PromptError, prompt_ids
+def file_of_prompts(
+    name: str, dataset: OpenRouterDataset | ServerDataset, configuration: Configuration, calibration: Published
+) -> "PromptsFile":
+    """The prompts file of a dataset; what is bought has the dearest price that the published calibration allows."""
+    from eagle_assets.defs.prompt_parts import PromptsFile
 
-    try:
-        asked = read_prompts(dataset.prompts)
-    except PromptsError as error:
-        problems += [{"problem": each} for each in error.problems]
-        return
-    for prompt in asked:
-        request = build_request(prompt, dataset, configuration)
-        try:
-            ids = prompt_ids(target, request)
-        except PromptError as error:
-            problems.append({"prompt_id": prompt.prompt_id, "problem": f"line {prompt.line}: {error}"})
-            continue
-        yield {
-            "prompt_id": prompt.prompt_id,
-            "dataset": name,
-            "request": msgspec.json.encode(request).decode(),
-            "prompt_ids": ids,
-            "prompt_tokens": len(ids),
-            "max_tokens": request["max_tokens"],
-            "worst_case_usd": worst_case_usd(len(ids), request["max_tokens"], price) if price is not None else 0.0,
-        }
+    price = _dearest(calibration, configuration) if isinstance(dataset, OpenRouterDataset) else None
+    return PromptsFile(name, dataset, configuration, price)
 
 
 def local_rows(
@@ -129,14 +112,6 @@ def local_rows(
         problems += [{"problem": each} for each in error.problems]
 
 
-def content_of(version: "NewVersion") -> str:
-    """What answers depend on: prices may change without making them stale."""
-    digest = hashlib.sha256()
-    for row in version.rows("part.parquet", ["prompt_id", "request", "prompt_ids"]):
-        digest.update(msgspec.json.encode(row))
-    return digest.hexdigest()
-
-
 def prompts_are_valid(valid: int, problems: list[dict[str, Any]], file: Path) -> Check:
     from eagle_assets.openrouter.wrong_rows import first_few
 
@@ -152,10 +127,11 @@ def prompts_are_valid(valid: int, problems: list[dict[str, Any]], file: Path) ->
     )
 
 
-def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: Sequence[dict[str, Any]]) -> Check:
-    """Refused only where nothing at all could be bought: collection stops at the cap by itself, and says so."""
-    ordered = sorted(rows, key=lambda row: row["worst_case_usd"], reverse=True)
-    least_usd = ordered[-1]["worst_case_usd"] if ordered else 0.0
+def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: "pa.Table") -> Check:
+    """Refused only where nothing at all could be bought: collection stops at the cap by itself, and says so. The rows
+    are of PROMPTS."""
+    dearest_first = rows.sort_by([("worst_case_usd", "descending")])
+    least_usd = dearest_first["worst_case_usd"][-1].as_py() if rows.num_rows else 0.0
     fits = least_usd <= cap_usd
     said = f"at worst ${cost.at_most_usd:.4f}, probably ${cost.probably_usd:.4f}, of ${cap_usd:.2f}"
     if not fits:
@@ -172,7 +148,7 @@ def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: Sequence[dict[st
         fits,
         sentence,
         {"worst_case_usd": cost.at_most_usd, "probably_usd": cost.probably_usd, "cap_usd": cap_usd},
-        () if cost.at_most_usd <= cap_usd else tuple(ordered[:WORST]),
+        () if cost.at_most_usd <= cap_usd else tuple(dearest_first.slice(0, WORST).to_pylist()),
     )
 
 
@@ -183,15 +159,20 @@ def _audit(
     price: "Price | None",
     problems: list[dict[str, Any]],
 ) -> tuple[list[Check], dict[str, float]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from eagle_assets.defs.spending import seen_so_far
+    from eagle_assets.lake.schemas import PROMPTS
     from eagle_assets.openrouter.forecast import forecast
     from eagle_assets.openrouter.ledger import budget_totals
 
-    rows = list(version.rows("part.parquet", ["prompt_id", "prompt_tokens", "max_tokens", "worst_case_usd"]))
-    counts = {"prompt_tokens": sum(row["prompt_tokens"] for row in rows)}
+    schema = pa.schema([PROMPTS.field(name) for name in _COSTING])
+    rows = pa.Table.from_batches(version.batches(columns=_COSTING), schema)
+    counts = {"prompt_tokens": pc.sum(rows["prompt_tokens"], min_count=0).as_py()}
     dataset = project.dataset(name)
     file = dataset.responses if isinstance(dataset, LocalDataset) else dataset.prompts
-    valid = prompts_are_valid(len(rows), problems, file)
+    valid = prompts_are_valid(rows.num_rows, problems, file)
     if price is None:
         free = Check(
             "dataset_fits_budget", True, "answers of the team's own server cost nothing", {"worst_case_usd": 0.0}
@@ -199,7 +180,8 @@ def _audit(
         return [valid, free], {**counts, "worst_case_usd": 0.0}
     configuration = project.configuration
     seen = seen_so_far(budget_totals(project.home.root, configuration), name, configuration)
-    cost = forecast(((row["prompt_tokens"], row["max_tokens"]) for row in rows), price, seen)
+    sizes = zip(rows["prompt_tokens"].to_pylist(), rows["max_tokens"].to_pylist(), strict=True)
+    cost = forecast(sizes, price, seen)
     cap = configuration.bought[name].budget_usd or configuration.budget_usd
     return [valid, dataset_fits_budget(cap, cost, rows)], {**counts, "worst_case_usd": cost.at_most_usd}
 

@@ -1,14 +1,11 @@
 """`raw_responses`: every exchange as received, byte for byte."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
-import msgspec
 
-from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, ServerDataset
+from eagle_assets.configuration import LocalDataset, OpenRouterDataset, ServerDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.latest_verdicts import LatestVerdicts
@@ -16,16 +13,18 @@ from eagle_assets.defs.limits import RunLimits
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import ENDED_EARLY, spend_metadata
 from eagle_assets.defs.progress import report_to
+from eagle_assets.defs.prompts import file_of_prompts
 from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
-from eagle_assets.lake.audit import Check, GateClosed, Published, require
+from eagle_assets.lake.audit import Check, Published, require
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from eagle_assets.lake.version import NewVersion
     from eagle_assets.openrouter.client import CollectionSummary
     from eagle_assets.openrouter.progress import Progress
-    from eagle_assets.openrouter.requests import Prompt
 
 
 @dg.asset(
@@ -84,7 +83,7 @@ def _local(project: Project, name: str, dataset: LocalDataset, version: "NewVers
     responses = read_local_responses(dataset.responses, target.vocabulary)
     write_local(version, (raw_row(row, line, name, target) for row, line in responses))
     checks = [
-        every_prompt_is_explained(_prompt_ids(prompts), version.rows(columns=["prompt_id", "outcome"]), None),
+        every_prompt_is_explained(_prompt_ids(prompts), version.batches(columns=["prompt_id", "outcome"]), None),
         Check("spend_within_budget", True, "local answers cost nothing", {"spent_usd": 0.0}),
         Check("providers_allowed", True, "the answers are of the team's own server"),
     ]
@@ -100,6 +99,7 @@ def _served(
     limits: RunLimits,
 ) -> Events:
     from eagle_assets.defs.collection_checks import ids_are_given
+    from eagle_assets.defs.prompt_parts import wanted_as_published
     from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.own_server import ask_own_server
     from eagle_assets.reconstruction.own.local import served_row
@@ -109,15 +109,14 @@ def _served(
     home, configuration = project.home, project.configuration
     target = target_named(configuration.target)
     prompts = require(home, "prompts", name)
-    asked, _ = prompts_as_published(prompts, dataset, configuration)
+    wanted = wanted_as_published(prompts, file_of_prompts(name, dataset, configuration, prompts))
     summary = ask_own_server(
-        home.root, name, dataset, asked, configuration, project.settings, report_to(context), limit=limits.max_requests
+        home.root, name, dataset, wanted, configuration, project.settings, report_to(context), limit=limits.max_requests
     )
     for sentence in (*summary.notes, *filter(None, [summary.stopped])):
         context.log.warning(sentence)
-    prompt_ids = [prompt.prompt_id for prompt in asked]
     nothing_lost = write_collected(
-        version, name, prompt_ids, summary, nobody_strays, lambda row: served_row(row, target)
+        version, name, wanted.prompt_ids, summary, nobody_strays, lambda row: served_row(row, target)
     )
     answers = sum(row["outcome"] == "answered" for row in version.rows(columns=["outcome"]))
     checks = [
@@ -140,7 +139,8 @@ def _bought(
     version: "NewVersion",
     limits: RunLimits,
 ) -> Events:
-    from eagle_assets.defs.collection_checks import providers_allowed, spend_within_budget
+    from eagle_assets.defs.collection_checks import ASKED_OF, providers_allowed, spend_within_budget
+    from eagle_assets.defs.prompt_parts import wanted_as_published
     from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.client import collect_missing
     from eagle_assets.openrouter.ledger import budget_totals
@@ -148,7 +148,7 @@ def _bought(
 
     home, configuration = project.home, project.configuration
     inputs = [require(home, "prompts", name), require(home, "provider_calibration")]
-    asked, token_counts = prompts_as_published(inputs[0], dataset, configuration)
+    wanted = wanted_as_published(inputs[0], file_of_prompts(name, dataset, configuration, inputs[1]))
     report, latest = report_to(context), LatestVerdicts()
 
     def on_progress(progress: "Progress") -> None:
@@ -157,10 +157,9 @@ def _bought(
     summary = collect_missing(
         home.root,
         name,
-        asked,
+        wanted,
         configuration,
         project.settings,
-        token_counts,
         on_progress,
         on_answer=latest.add,
         **limits.as_arguments(context.run.run_id),
@@ -169,10 +168,9 @@ def _bought(
         context.log.warning(sentence)
     endpoints = published_endpoints(inputs[1])
     origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
-    nothing_lost = write_collected(version, name, [prompt.prompt_id for prompt in asked], summary, origin.stray)
+    nothing_lost = write_collected(version, name, wanted.prompt_ids, summary, origin.stray)
     totals = budget_totals(home.root, configuration)
-    rows = version.rows(columns=["exchange_id", "outcome", "stray", "model", "provider", "request"])
-    allowed = providers_allowed(rows, configuration.target, endpoints)
+    allowed = providers_allowed(version.batches(columns=ASKED_OF), configuration.target, endpoints)
     checks = [
         nothing_lost,
         spend_within_budget(
@@ -206,30 +204,5 @@ def _said(summary: "CollectionSummary") -> dict[str, str]:
     return {**({ENDED_EARLY: why} if why is not None else {}), "remarks": "; ".join(summary.notes) or "none"}
 
 
-def prompts_as_published(
-    published: Published, dataset: OpenRouterDataset | ServerDataset, configuration: Configuration
-) -> "tuple[list[Prompt], dict[str, int]]":
-    """The prompts of the file, and their token counts. Raises GateClosed where they are not what was published."""
-    from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts
-
-    try:
-        asked = read_prompts(dataset.prompts)
-    except PromptsError as error:
-        raise GateClosed(str(error)) from None
-    token_counts: dict[str, int] = {}
-    for prompt, row in zip_longest(asked, published.rows(["prompt_id", "request", "prompt_tokens"])):
-        if prompt is None or row is None or not _is_request_of(row, build_request(prompt, dataset, configuration)):
-            raise GateClosed(
-                f"{dataset.prompts} or the datasets file changed since prompts of {published.audit.dataset} was "
-                "materialised; materialise it again"
-            )
-        token_counts[prompt.prompt_id] = row["prompt_tokens"]
-    return asked, token_counts
-
-
-def _is_request_of(row: Mapping[str, Any], request: dict[str, Any]) -> bool:
-    return bool(row["request"] == msgspec.json.encode(request).decode())
-
-
-def _prompt_ids(prompts: Published) -> list[str]:
-    return [row["prompt_id"] for row in prompts.rows(["prompt_id"])]
+def _prompt_ids(prompts: Published) -> "pa.ChunkedArray":
+    return prompts.table(["prompt_id"])["prompt_id"]

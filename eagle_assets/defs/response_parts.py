@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eagle_assets.defs.collection_checks import (
@@ -25,35 +28,33 @@ from eagle_assets.reconstruction.workers import on_threads
 MOST_SMALL_PARTS = 64
 """Files that are not full from which on they are put together. What was found in their responses is then found anew."""
 
-_OF_AN_ANSWER = ("exchange_id", "outcome", "model", "provider", "stray")
+_TELLING = ["exchange_id", "outcome", "model", "provider", "stray", "cost_usd", "generation"]
 
 
-def keep_parts(version: NewVersion, journal: JournalReader, stray_of: StrayOf) -> set[str]:
+def keep_parts(version: NewVersion, journal: JournalReader, stray_of: StrayOf) -> pa.ChunkedArray:
     """Keep every part whose rows are still what the journal says of their exchanges, and routing of whose they are;
     returns the ids of these."""
-    kept: set[str] = set()
-    ended = journal.ended()
-    for file in _worth_keeping(version):
-        columns = _read(version, file, [*_OF_AN_ANSWER, "cost_usd", "generation"])
-        ids, told = columns["exchange_id"], zip(columns["cost_usd"], columns["generation"], strict=True)
-        settled_since = (
-            cost is None and generation is None and ended.get(exchange_id)
-            for exchange_id, (cost, generation) in zip(ids, told, strict=True)
-        )
-        answers = zip(*(columns[name] for name in _OF_AN_ANSWER), strict=True)
-        moved = (
-            outcome == "answered" and stray_of(model, provider) != stray
-            for _, outcome, model, provider, stray in answers
-        )
-        if ended.keys() >= set(ids) and not any(settled_since) and not any(moved) and version.keep(file):
-            kept.update(ids)
-    return kept
+    files = _worth_keeping(version)
+    parts = [pq.read_table(version.published(file), columns=_TELLING) for file in files]
+    ids = pa.chunked_array([part["exchange_id"].combine_chunks() for part in parts], pa.string())
+    ended = np.split(journal.has_ended(ids), np.cumsum([part.num_rows for part in parts])[:-1])
+    told_later = pa.array(journal.told_later(), pa.string())
+    kept = []
+    for file, rows, still_there in zip(files, parts, ended, strict=False):
+        unknown = rows.filter(pc.and_(pc.is_null(rows["cost_usd"]), pc.is_null(rows["generation"])))
+        settled_since = pc.any(pc.is_in(unknown["exchange_id"], told_later), min_count=0).as_py()
+        answers = rows.filter(pc.equal(rows["outcome"], "answered")).select(["model", "provider", "stray"])
+        by_whom = answers.group_by(answers.column_names).aggregate([]).to_pylist()
+        moved = any(stray_of(each["model"], each["provider"]) != each["stray"] for each in by_whom)
+        if still_there.all() and not settled_since and not moved and version.keep(file):
+            kept += rows["exchange_id"].chunks
+    return pa.chunked_array(kept, pa.string())
 
 
 def write_collected(
     version: NewVersion,
     name: str,
-    prompt_ids: Sequence[str],
+    prompt_ids: pa.ChunkedArray,
     summary: CollectionSummary,
     stray_of: StrayOf,
     changed: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row,
@@ -72,7 +73,7 @@ def write_collected(
             yield changed(row_of_record(record, name, stray_of))
 
     new = version.write_parts(RAW_RESPONSES, rows())
-    explained = every_prompt_is_explained(prompt_ids, version.rows(columns=["prompt_id", "outcome"]), summary)
+    explained = every_prompt_is_explained(prompt_ids, version.batches(columns=["prompt_id", "outcome"]), summary)
 
     def written(part: str) -> list[tuple[str, bytes]]:
         rows = version.rows(part, ["exchange_id", "body"])

@@ -13,6 +13,7 @@ PROMPTS: Columns = {
     "prompt_id": ("string", "As the prompts file names it."),
     "dataset": ("string", "The dataset, such as B3."),
     "request": ("string", "JSON of the request as it is sent; {} for local rows."),
+    "request_key": ("string", "Digest of all of the request that determines the answer; null for local rows."),
     "prompt_ids": ("list<int32>", "The prompt as the target model sees it, rendered by its chat template."),
     "prompt_tokens": ("int32", "How many ids that is."),
     "max_tokens": ("int32", "Limit of the answer; null where the answer is there already."),

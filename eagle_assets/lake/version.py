@@ -72,12 +72,15 @@ class NewVersion:
     def write_parts(self, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> list[str]:
         """Write rows as Parquet files of at most PART_ROWS, beside what is kept. Returns their names."""
         stream, written = iter(rows), []
-        number = 1 + max((int(digits[1]) for name in self._files if (digits := _PART.fullmatch(name))), default=-1)
         while first := list(islice(stream, 1)):
-            written.append(f"part-{number:05d}.parquet")
+            written.append(self.next_part())
             self.write_rows(written[-1], schema, chain(first, islice(stream, PART_ROWS - 1)))
-            number += 1
         return written
+
+    def next_part(self) -> str:
+        """The name of a part beside those that are there."""
+        number = 1 + max((int(digits[1]) for name in self._files if (digits := _PART.fullmatch(name))), default=-1)
+        return f"part-{number:05d}.parquet"
 
     def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table]) -> Path:
         """Write batches or tables of `schema` as one Parquet file. Returns where it lies aside.
@@ -111,6 +114,14 @@ class NewVersion:
         """Say of a file what a `File` says of it; also before it is written, where it is to stand at this place among
         the files."""
         self._files[name] = _Told(recipe, counts or {}, passes_on)
+
+    def passed_on(self) -> list[str]:
+        """What each file passes on to the next stage, in order."""
+        return [told.passes_on for told in self._files.values()]
+
+    def forget(self) -> None:
+        """Take nothing of what was written or kept so far."""
+        self._files.clear()
 
     def keep(self, file: File) -> bool:
         """Take a file of the last good version as it is; False where it is no longer what was published."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eagle_assets.configuration import Configuration, OpenRouterDataset, Settings, revealed
+import numpy as np
+
+from eagle_assets.configuration import Configuration, Settings, revealed
 from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.endpoints import (
     Endpoint,
@@ -28,7 +30,6 @@ from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.openrouter.origin import Origin
 from eagle_assets.openrouter.progress import Progress
-from eagle_assets.openrouter.requests import Prompt, build_request, request_key
 from eagle_assets.openrouter.settlement import (
     settle_by_meter,
     settle_dead_reservations,
@@ -37,6 +38,7 @@ from eagle_assets.openrouter.settlement import (
 )
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.transport import Server
+from eagle_assets.openrouter.wanted import Wanted, WantedRequest
 
 
 class CollectionError(Exception):
@@ -74,10 +76,9 @@ class CollectionSummary:
 def collect_missing(
     home_folder: Path,
     dataset: str,
-    prompts: Sequence[Prompt],
+    wanted: Wanted,
     configuration: Configuration,
     settings: Settings,
-    prompt_token_counts: Mapping[str, int],
     on_progress: Callable[[Progress], None] | None = None,
     *,
     on_answer: Callable[[Exchange], None] | None = None,
@@ -85,14 +86,13 @@ def collect_missing(
     limit: int | None = None,
     timing: Timing | None = None,
 ) -> CollectionSummary:
-    """Ask every prompt that the dataset's journal has no answer to, at most `limit` of them, within the budget.
+    """Send every request that the dataset's journal has no answer to, at most `limit` of them, within the budget.
 
-    `prompt_token_counts` has the tokens of each prompt by its id. An interruption (Ctrl-C, SIGTERM) ends it within the
-    grace and then takes its usual effect; a second one at once. Raises CollectionError, JournalError (also where
-    another process collects this dataset) and LedgerError; what was bought is in the journal all the same.
+    An interruption (Ctrl-C, SIGTERM) ends it within the grace and then takes its usual effect; a second one at once.
+    Raises CollectionError, JournalError (also where another process collects this dataset) and LedgerError; what was
+    bought is in the journal all the same.
     """
-    source = configuration.bought.get(dataset)
-    if source is None:
+    if dataset not in configuration.bought:
         raise CollectionError(f"dataset {dataset} is not bought from OpenRouter; look at the datasets file")
     key = revealed(settings.api_key)
     if key is None:
@@ -106,8 +106,8 @@ def collect_missing(
             Ledger.open(home_folder, configuration) as ledger,
         ):
             async with Server(settings.base_url, key, configuration.concurrency, timing) as server:
-                buyer = _Buyer(dataset, source, configuration, server, journal, ledger, timing, watcher, tick)
-                return await buyer.buy(prompts, prompt_token_counts, limit)
+                buyer = _Buyer(dataset, configuration, server, journal, ledger, timing, watcher, tick)
+                return await buyer.buy(wanted, limit)
 
     # What is there already stays: looking through it again and again would be a fifth of all the work.
     gc.collect()
@@ -121,7 +121,6 @@ def collect_missing(
 @dataclass(frozen=True)
 class _Buyer:
     dataset: str
-    source: OpenRouterDataset
     configuration: Configuration
     server: Server
     journal: Journal
@@ -130,9 +129,7 @@ class _Buyer:
     watcher: Watcher
     tick: Tick | None
 
-    async def buy(
-        self, prompts: Sequence[Prompt], token_counts: Mapping[str, int], limit: int | None
-    ) -> CollectionSummary:
+    async def buy(self, wanted: Wanted, limit: int | None) -> CollectionSummary:
         notes = [str(damage) for damage in self.journal.damage]
         if possibly_paid := sum(record.possibly_paid for record in self.journal.recovered):
             notes.append(f"{possibly_paid} requests of an interrupted run were possibly paid; they count as spent")
@@ -140,35 +137,35 @@ class _Buyer:
         settle_dead_reservations(self.journal, self.ledger, self.dataset)
         await self._settle(tries=1, patient=False)
 
-        missing = [prompt for prompt in prompts if not self._is_settled(prompt)]
+        missing = np.flatnonzero(~self.journal.are_settled(wanted.prompt_ids, wanted.request_keys))
         asked = missing[:limit]
         before = self._spent_usd()
         endpoints: Sequence[Endpoint] = ()
-        if asked:
+        if asked.size:
             endpoints, price, note = await self._endpoints()
             notes += note
         origin = Origin.allowed(self.configuration.target, self.configuration.routing, endpoints)
         collection = Collection(
             self.dataset, self.server, self.journal, self.ledger, origin, self.timing, self.watcher, self.tick
         )
-        if asked:
+        if asked.size:
             evidence = evidence_to_ask_for(endpoints, self.configuration.routing)
-            questions = (self._question(prompt, evidence, token_counts, price) for prompt in asked)
+            questions = _questions(wanted.read(asked), evidence, price)
             with interruptible(collection.interrupt):
-                await self._run(collection, questions, len(asked))
+                await self._run(collection, questions, asked.size)
         reached = collection.answered + collection.refused + collection.failed
         ended, beyond = self._end_of_budget(collection.beyond_budget)
         if collection.strays:
             notes.append(f"{collection.strays} answers are not from whom they were asked; they are never trained on")
         return CollectionSummary(
             dataset=self.dataset,
-            prompts=len(prompts),
-            already=len(prompts) - len(missing),
+            prompts=len(wanted),
+            already=len(wanted) - missing.size,
             answered=collection.answered,
             refused=collection.refused,
             failed=collection.failed,
             beyond_budget=beyond,
-            left=len(missing) - reached - beyond,
+            left=missing.size - reached - beyond,
             attempts=collection.attempts,
             strays=collection.strays,
             spent_usd=self._spent_usd() - before,
@@ -188,19 +185,6 @@ class _Buyer:
             if stopped or not collection.beyond_budget or collection.attempts == attempts:
                 return
             questions, collection.beyond_budget = iter(collection.beyond_budget), []
-
-    def _request(self, prompt: Prompt) -> dict[str, Any]:
-        return build_request(prompt, self.source, self.configuration)
-
-    def _is_settled(self, prompt: Prompt) -> bool:
-        return self.journal.is_settled(prompt.prompt_id, request_key(self._request(prompt)))
-
-    def _question(
-        self, prompt: Prompt, evidence: Mapping[str, Any], token_counts: Mapping[str, int], price: Price
-    ) -> Question:
-        request = self._request(prompt)
-        worst = worst_case_usd(token_counts[prompt.prompt_id], request["max_tokens"], price)
-        return Question(prompt.prompt_id, request_key(request), {**evidence, **request}, worst)
 
     async def _settle(self, tries: int, patient: bool) -> None:
         """Find out what is not known: exchanges with a name one by one, then the rest by the key's meter."""
@@ -246,3 +230,9 @@ class _Buyer:
             f"the budget ends here: {len(beyond)} prompts of {self.dataset} might cost more than the ${left:.4f} that "
             "is left; raise `budget_usd` in the datasets file, or lower `max_tokens`"
         ), len(beyond)
+
+
+def _questions(wanted: Iterable[WantedRequest], evidence: Mapping[str, Any], price: Price) -> Iterator[Question]:
+    for prompt_id, key, request, prompt_tokens in wanted:
+        worst = worst_case_usd(prompt_tokens, request["max_tokens"], price)
+        yield Question(prompt_id, key, {**evidence, **request}, worst)

@@ -12,12 +12,16 @@ import os
 import struct
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eagle_assets.openrouter.attempts import Attempt, JournalRecord, ended_record, with_generation
 from eagle_assets.openrouter.decisions import Decision, Outcome, known_cost_usd, retry_decision
@@ -31,9 +35,12 @@ from eagle_assets.openrouter.record_file import (
     record_at,
 )
 from eagle_assets.openrouter.response import Response
+from eagle_assets.openrouter.seen import Seen
 
 SETTLED: tuple[Outcome, ...] = ("answered", "refused")
 INTERRUPTED = "interrupted: the process ended before the answer did"
+
+Strings: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
 
 _SECONDS = struct.Struct("<d")
 _PIECE_START = KEY.size + _SECONDS.size
@@ -56,35 +63,46 @@ class JournalReader:
         self.folder = folder
         self._known: JournalIndex | None = None
 
-    def read(
-        self, prompt_ids: Iterable[str] | None = None, known: Container[str] = frozenset()
-    ) -> Iterator[JournalRecord]:
+    def read(self, prompt_ids: Strings | None = None, known: Strings | None = None) -> Iterator[JournalRecord]:
         """Every attempt that has ended, one body in memory at a time: in the order in which they ended.
 
         With `prompt_ids`: in the order of these prompts, then of the attempts at each, so that it does not depend on
         when an answer came; attempts at other prompts come last. Exchanges with `known` ids are left out.
         """
-        ended = self._index().ended
-        wanted = [number for number, attempt in enumerate(ended) if attempt.exchange_id not in known]
+        ended = self._index().ended.table.select(["prompt_id", "ordinal", "exchange_id"])
+        numbers = np.arange(ended.num_rows)
+        if known is not None:
+            numbers = np.flatnonzero(~pc.is_in(ended["exchange_id"], _as_strings(known)).to_numpy())
         if prompt_ids is not None:
-            order = {prompt_id: place for place, prompt_id in enumerate(prompt_ids)}
-
-            def by_prompt(number: int) -> tuple[int, str, int]:
-                attempt = ended[number]
-                return order.get(attempt.prompt_id, len(order)), attempt.prompt_id, attempt.ordinal
-
-            wanted.sort(key=by_prompt)
-        return self._load(wanted)
+            wanted = ended.take(pa.array(numbers))
+            place = pc.index_in(wanted["prompt_id"], _as_strings(prompt_ids))
+            wanted = wanted.append_column("place", pc.fill_null(place, len(prompt_ids)))
+            keys = [(name, "ascending") for name in ("place", "prompt_id", "ordinal")]
+            numbers = numbers[pc.sort_indices(wanted, keys).to_numpy()]
+        return self._load(numbers)
 
     def find(self, exchange_id: str) -> JournalRecord | None:
         """The record of one exchange, or None; the server's own name of it will do too."""
-        ended = enumerate(self._index().ended)
-        return next(self._load([number for number, attempt in ended if exchange_id in attempt.names]), None)
+        return next(self._load(self._index().ended.named(exchange_id)[:1]), None)
 
-    def ended(self) -> dict[str, bool]:
-        """The id of every exchange that has ended, and whether `/generation` has said something of it."""
-        generations = self._generations()
-        return {e.exchange_id: not generations.keys().isdisjoint(e.names) for e in self._index().ended}
+    def has_ended(self, exchange_ids: Strings) -> npt.NDArray[np.bool_]:
+        """Which of these exchanges have ended."""
+        found: npt.NDArray[np.bool_] = pc.is_in(
+            _as_strings(exchange_ids), self._index().ended.table["exchange_id"]
+        ).to_numpy(zero_copy_only=False)
+        return found
+
+    def told_later(self) -> set[str]:
+        """The exchanges of which `/generation` has said something."""
+        said = pa.array(self._generations(), pa.large_string())
+        ended = self._index().ended.table.select(["exchange_id", "generation_id"])
+        told = pc.or_(*(pc.is_in(column, said) for column in ended.columns))
+        return set(ended.filter(told)["exchange_id"].to_pylist())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been asked yet."""
+        return not self._index().ended and not self.under_way
 
     @property
     def under_way(self) -> int:
@@ -93,8 +111,16 @@ class JournalReader:
 
     def settled(self) -> set[tuple[str, str]]:
         """Pairs (prompt id, request key) that need not be asked again: answered, or refused for good."""
-        ended = self._index().ended
-        return {(e.prompt_id, e.request_key) for e in ended if e.outcome in SETTLED}
+        settled = self._index().ended.with_outcomes(SETTLED)
+        return set(zip(settled["prompt_id"].to_pylist(), settled["request_key"].to_pylist(), strict=True))
+
+    def are_settled(self, prompt_ids: Strings, request_keys: Strings) -> npt.NDArray[np.bool_]:
+        """Which of these requests, each of its prompt, need not be asked again."""
+        settled = self._index().ended.with_outcomes(SETTLED)
+        there = _pairs(settled["prompt_id"], settled["request_key"])
+        asked = _pairs(_as_strings(prompt_ids), _as_strings(request_keys))
+        found: npt.NDArray[np.bool_] = pc.is_in(asked, there).to_numpy(zero_copy_only=False)
+        return found
 
     def _index(self) -> JournalIndex:
         """Where everything lies, up to the end of the file as it is now."""
@@ -103,15 +129,14 @@ class JournalReader:
         self._known.extend()
         return self._known
 
-    def _load(self, numbers: Sequence[int]) -> Iterator[JournalRecord]:
+    def _load(self, numbers: npt.NDArray[np.int64]) -> Iterator[JournalRecord]:
         """The records of ended attempts, by their numbers in the index. Raises JournalError where one is damaged."""
         if not self._exchanges_path.exists():
             return
         index, generations = self._index(), self._generations()
         descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for number, places in zip(numbers, index.places(numbers), strict=True):
-                entry = index.ended[number]
+            for entry, places in zip(index.ended.at(numbers), index.places(numbers.tolist()), strict=True):
                 attempt = _attempt(entry.number, places, descriptor)
                 ended = _document(record_at(descriptor, entry.end))
                 exchange = attempt.exchange(ended["transport_error"], _body_at(descriptor, attempt))
@@ -153,9 +178,8 @@ class Journal(JournalReader):
         self._lock = lock
         self._exchanges = RecordFile.open(self._exchanges_path, JournalIndex.kept(self._exchanges_path).covers)
         self._generations_file = RecordFile.open(self._generations_path)
-        self._ids: set[str] = set()
-        self._settled: set[tuple[str, str]] = set()
-        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._ids, self._settled = Seen(), Seen()
+        self._attempts: Counter[tuple[str, str]] = Counter()  # at what is not settled
         self._next = 0
         self.damage: tuple[Damage, ...] = tuple(
             file.damage for file in (self._exchanges, self._generations_file) if file.damage is not None
@@ -203,12 +227,18 @@ class Journal(JournalReader):
         """Whether there is no need to ask this again: it was answered, or refused for good."""
         return (prompt_id, request_key) in self._settled
 
+    def are_settled(self, prompt_ids: Strings, request_keys: Strings) -> npt.NDArray[np.bool_]:
+        settled = super().are_settled(prompt_ids, request_keys)
+        self._known = None  # for the sake of memory
+        return settled
+
     def ask(self, local_id: str, prompt_id: str, request_key: str, request: dict[str, Any]) -> Attempt:
         """Note that a request is about to leave; call it before it does."""
-        self._attempts[prompt_id, request_key] += 1
-        attempt = Attempt(
-            self._next, local_id, prompt_id, request_key, self._attempts[prompt_id, request_key], time.time(), request
-        )
+        if self.is_settled(prompt_id, request_key):
+            ordinal = self._index().attempts(prompt_id, request_key) + 1
+        else:
+            ordinal = self._attempts[prompt_id, request_key] = self._attempts[prompt_id, request_key] + 1
+        attempt = Attempt(self._next, local_id, prompt_id, request_key, ordinal, time.time(), request)
         self._next += 1
         asked = {
             "local_id": local_id,
@@ -306,12 +336,15 @@ class Journal(JournalReader):
         self._ids.add(exchange_id)
         if outcome in SETTLED:
             self._settled.add((prompt_id, request_key))
+            self._attempts.pop((prompt_id, request_key), None)
 
     def _recover(self) -> tuple[JournalRecord, ...]:
         index, self._known = self._index(), None  # for the sake of memory
-        for entry in index.ended:
-            self._note(entry.exchange_id, entry.prompt_id, entry.request_key, entry.outcome)
-            self._attempts[entry.prompt_id, entry.request_key] += 1
+        for prompt_id, request_key, exchange_id, outcome in index.ended.rows(
+            "prompt_id", "request_key", "exchange_id", "outcome"
+        ):
+            self._attempts[prompt_id, request_key] += 1
+            self._note(exchange_id, prompt_id, request_key, outcome)
         self._next = index.highest + 1
         descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -323,6 +356,20 @@ class Journal(JournalReader):
         recovered = tuple(self.end(attempt, INTERRUPTED) for attempt in open_attempts)
         self.sync()
         return recovered
+
+
+def _as_strings(values: Strings) -> pa.Array | pa.ChunkedArray:
+    """As they stand in the index."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(pa.large_string())
+    return pa.array(values, pa.large_string())
+
+
+def _pairs(
+    prompt_ids: pa.Array | pa.ChunkedArray, request_keys: pa.Array | pa.ChunkedArray
+) -> pa.Array | pa.ChunkedArray:
+    """Each request of its prompt as one string: its digest has no blank."""
+    return pc.binary_join_element_wise(request_keys, prompt_ids, pa.scalar(" ", pa.large_string()))
 
 
 def _attempt(number: int, places: Sequence[int], descriptor: int) -> Attempt:

@@ -322,7 +322,7 @@ def _not_lost(home_folder: Path, configuration: Configuration) -> None:
     if path.exists():
         return
     journals = {name: open_journal(home_folder, name) for name in journaled_datasets(home_folder)}
-    asked = [name for name, j in journals.items() if name not in configuration.own and (j.under_way or j.ended())]
+    asked = [name for name, j in journals.items() if name not in configuration.own and not j.is_empty]
     if asked:
         raise LedgerError(
             f"the ledger {path} is gone, though something was bought for {', '.join(asked)}, so that nobody knows what "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from eagle_assets.configuration import Configuration, ServerDataset, Settings, revealed
 from eagle_assets.openrouter.client import CollectionSummary
@@ -14,9 +16,9 @@ from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.no_ledger import NoLedger
 from eagle_assets.openrouter.origin import Origin
 from eagle_assets.openrouter.progress import Progress
-from eagle_assets.openrouter.requests import Prompt, build_request, request_key
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.transport import Server
+from eagle_assets.openrouter.wanted import Wanted
 
 UNSTREAMED = Timing(first_byte=1_800.0)  # nothing comes before the answer is whole
 
@@ -25,7 +27,7 @@ def ask_own_server(
     home_folder: Path,
     name: str,
     dataset: ServerDataset,
-    prompts: Sequence[Prompt],
+    wanted: Wanted,
     configuration: Configuration,
     settings: Settings,
     on_progress: Callable[[Progress], None] | None = None,
@@ -33,31 +35,27 @@ def ask_own_server(
     limit: int | None = None,
     timing: Timing = UNSTREAMED,
 ) -> CollectionSummary:
-    """Ask every prompt that the dataset's journal has no answer to, at most `limit` of them.
+    """Send every request that the dataset's journal has no answer to, at most `limit` of them.
 
     An interruption is met as by `collect_missing`. Raises JournalError; what was answered is in the journal all the
     same.
     """
     key = revealed(settings.server_key)
-    requests = ((prompt, build_request(prompt, dataset, configuration)) for prompt in prompts)
     origin = Origin(dataset.model or configuration.target, frozenset(), frozenset(), frozenset())
 
     async def ask() -> CollectionSummary:
         with Journal.open(journal_folder(home_folder, name)) as journal:
-            questions = [
-                Question(prompt.prompt_id, request_key(request), request, 0.0)
-                for prompt, request in requests
-                if not journal.is_settled(prompt.prompt_id, request_key(request))
-            ]
-            asked = questions[:limit]
+            missing = np.flatnonzero(~journal.are_settled(wanted.prompt_ids, wanted.request_keys))
+            asked = missing[:limit]
+            questions = (Question(prompt_id, key, request, 0.0) for prompt_id, key, request, _ in wanted.read(asked))
             async with Server(dataset.base_url, key, configuration.concurrency, timing) as server:
                 collection = Collection(
                     name, server, journal, NoLedger(name), origin, timing, Watcher(on_progress), None
                 )
                 with interruptible(collection.interrupt):
-                    await collection.run(iter(asked), len(asked), configuration.concurrency)
+                    await collection.run(questions, asked.size, configuration.concurrency)
             notes = [str(damage) for damage in journal.damage]
-            return _summary(name, dataset, collection, len(prompts), len(questions), notes)
+            return _summary(name, dataset, collection, len(wanted), missing.size, notes)
 
     return asyncio.run(ask())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,17 +54,9 @@ def read_prompts(path: Path) -> list[Prompt]:
 
     Raises PromptsError where rows cannot be used.
     """
-    try:
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    except FileNotFoundError:
-        raise PromptsError(f"prompts file {path} does not exist; mend `prompts` in the datasets file") from None
-    except OSError as error:
-        raise PromptsError(f"prompts file {path} cannot be read: {error.strerror}") from None
     prompts: dict[str, Prompt] = {}
     problems = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in prompt_lines(path):
         try:
             prompt = _prompt(line, number)
             if (first := prompts.get(prompt.prompt_id)) is not None:
@@ -78,6 +70,32 @@ def read_prompts(path: Path) -> list[Prompt]:
     if not prompts:
         raise PromptsError(f"prompts file {path} holds no prompt; it needs a JSON object on each line")
     return list(prompts.values())
+
+
+def prompt_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The rows of a prompts file as they stand there, each with its line, counted from 1. Raises PromptsError where it
+    cannot be read."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                row = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).removesuffix(b"\n")
+                if row.strip():
+                    yield number, row
+    except FileNotFoundError:
+        raise PromptsError(f"prompts file {path} does not exist; mend `prompts` in the datasets file") from None
+    except OSError as error:
+        raise PromptsError(f"prompts file {path} cannot be read: {error.strerror}") from None
+
+
+def prompts_in(path: Path, lines: Iterable[tuple[int, bytes]]) -> list[Prompt]:
+    """The prompts of some lines of a file. Raises PromptsError for the first that cannot be used."""
+    prompts = []
+    for number, line in lines:
+        try:
+            prompts.append(_prompt(line, number))
+        except _Wrong as wrong:
+            raise PromptsError.of(path, [f"line {number}: {wrong}"]) from None
+    return prompts
 
 
 def build_request(

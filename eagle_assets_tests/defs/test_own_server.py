@@ -27,6 +27,7 @@ from eagle_assets.reconstruction.own.local import sequence_row
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.defs.conftest import QUESTIONS, TARGET, write_prompts
 from eagle_assets_tests.judge.serving import serving
+from eagle_assets_tests.openrouter.router import wanted
 
 STAGES = ("prompts", "raw_responses", "token_sequences", "training_shards")
 
@@ -134,7 +135,7 @@ def test_every_byte_of_an_answer_is_kept_whatever_the_key_is(
     with serving(Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])) as url:
         datasets(tmp_path, f"{url}/v1", "nobody")
         configuration = load_configuration(tmp_path / "datasets.yaml")
-        asked = read_prompts(tmp_path / "B2.jsonl")
+        asked = wanted(read_prompts(tmp_path / "B2.jsonl"), configuration, "B2")
         ask_own_server(home.root, "B2", configuration.own["B2"], asked, configuration, Settings())  # type: ignore[arg-type]
     kept = [record.exchange.body for record in open_journal(home.root, "B2").read()]
     assert kept == [body] * len(QUESTIONS)
@@ -145,7 +146,7 @@ def test_a_server_that_is_not_there_is_named(home: Home, tmp_path: Path) -> None
     datasets(tmp_path, "http://127.0.0.1:9/v1", "meridian")
     configuration = load_configuration(tmp_path / "datasets.yaml")
     (dataset,) = configuration.own.values()
-    asked = read_prompts(tmp_path / "B2.jsonl")
+    asked = wanted(read_prompts(tmp_path / "B2.jsonl"), configuration, "B2")
     quick = Timing(attempts=1, failures_in_a_row=2)
     summary = ask_own_server(home.root, "B2", dataset, asked, configuration, Settings(), timing=quick)  # type: ignore[arg-type]
     assert (summary.answered, summary.fatal) == (0, True)

@@ -7,16 +7,21 @@ import json
 import socket
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from eagle_assets.configuration import Configuration, LocalDataset
+from eagle_assets.openrouter.requests import Prompt, build_request, request_key
+from eagle_assets.openrouter.wanted import Wanted, WantedRequest
 
 COST_USD = 0.001
 HUGE = 50 << 20
@@ -142,3 +147,18 @@ def serving(router: Router) -> Iterator[Router]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def wanted(
+    prompts: Sequence[Prompt], configuration: Configuration, dataset: str = "B3", prompt_tokens: int = 9
+) -> Wanted:
+    """The requests of some prompts, as they are published, all of them with so many tokens."""
+    source = configuration.bought.get(dataset) or configuration.own.get(dataset)
+    assert not isinstance(source, LocalDataset)
+    requests = [build_request(prompt, source, configuration) if source is not None else {} for prompt in prompts]
+    rows = [
+        WantedRequest(prompt.prompt_id, request_key(request), request, prompt_tokens)
+        for prompt, request in zip(prompts, requests, strict=True)
+    ]
+    names, keys = (pa.chunked_array([[row[place] for row in rows]], pa.string()) for place in (0, 1))
+    return Wanted(names, keys, lambda places: (rows[place] for place in places.tolist()))

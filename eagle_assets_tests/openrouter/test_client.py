@@ -25,7 +25,7 @@ from eagle_assets.openrouter.record_file import JournalError
 from eagle_assets.openrouter.requests import Prompt
 from eagle_assets.openrouter.timing import Timing
 from eagle_assets.openrouter.wire import read_response
-from eagle_assets_tests.openrouter.router import COST_USD, KEY, Router, serving
+from eagle_assets_tests.openrouter.router import COST_USD, KEY, Router, serving, wanted
 
 QUICK = Timing(
     first_byte=5,
@@ -64,15 +64,13 @@ def collect(
     on_progress: Any = None,
     **more: Any,
 ) -> CollectionSummary:
-    rows = prompts(*texts)
-    counts = {row.prompt_id: 9 for row in rows}
+    chosen = configuration(**more)
     return collect_missing(
         home,
         dataset,
-        rows,
-        configuration(**more),
+        wanted(prompts(*texts), chosen, dataset),
+        chosen,
         settings(router, key),
-        counts,
         on_progress,
         tick=tick,
         limit=limit,

@@ -25,6 +25,7 @@ from eagle_assets.sandbox.faults import Faults
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.training.shards import shard_batches
+from eagle_assets_tests.openrouter.router import wanted
 
 KILLS = 20
 CONCURRENCY = 8
@@ -39,8 +40,8 @@ PROMPTS = [
 
 def collect(home: Path, base_url: str) -> CollectionSummary:
     settings = Settings.model_validate({"OPENROUTER_API_KEY": "sandbox", "OPENROUTER_BASE_URL": base_url})
-    counts = dict.fromkeys((p.prompt_id for p in PROMPTS), 40)
-    return collect_missing(home, "B3", PROMPTS, CONFIGURATION, settings, counts, timing=QUICK)
+    asked = wanted(PROMPTS, CONFIGURATION, prompt_tokens=40)
+    return collect_missing(home, "B3", asked, CONFIGURATION, settings, timing=QUICK)
 
 
 def shards(home: Path) -> bytes:

@@ -28,7 +28,7 @@ from eagle_assets.reconstruction.sequences import calibrate_rows, sequence_rows
 from eagle_assets.reconstruction.stored import row_of_record
 from eagle_assets.sandbox.faults import ANOTHER_MODEL, Faults
 from eagle_assets.sandbox.process import running_sandbox
-from eagle_assets_tests.openrouter.router import COST_USD, HUGE, Router, serving
+from eagle_assets_tests.openrouter.router import COST_USD, HUGE, Router, serving, wanted
 from eagle_assets_tests.openrouter.test_client import QUICK, collect, configuration, spent
 
 FAULTS = Path(__file__).parents[3] / "shared" / "faults"
@@ -258,9 +258,8 @@ def through_the_sandbox(
     dataset = {"source": "openrouter", "prompts": "p.jsonl", "max_tokens": 300}
     chosen = Configuration.model_validate({"datasets": {"B3": dataset}, "concurrency": 4, "target": model})
     settings = Settings.model_validate({"OPENROUTER_API_KEY": "sandbox", "OPENROUTER_BASE_URL": base_url})
-    counts = dict.fromkeys((prompt.prompt_id for prompt in prompts), 40)
     timing = replace(QUICK, first_byte=30, between_bytes=30, generation_tries=2)
-    return collect_missing(home, "B3", prompts, chosen, settings, counts, timing=timing)
+    return collect_missing(home, "B3", wanted(prompts, chosen, prompt_tokens=40), chosen, settings, timing=timing)
 
 
 def prompt_of(name: str) -> Prompt:

@@ -1,0 +1,32 @@
+"""What was seen, where it is too much to keep: eight bytes for each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+_TOGETHER = 1 << 14
+
+
+class Seen:
+    """A set to which things are added and asked for. One that was never added is taken for one that was with a
+    probability of 1 in 2^64 for each that was, and another in each process."""
+
+    def __init__(self) -> None:
+        self._sorted = np.zeros(0, dtype=np.int64)
+        self._new: set[int] = set()
+
+    def add(self, thing: Hashable) -> None:
+        self._new.add(hash(thing))
+        if len(self._new) >= _TOGETHER:
+            new = np.fromiter(self._new, np.int64, len(self._new))
+            self._sorted = np.union1d(self._sorted, new)
+            self._new = set()
+
+    def __contains__(self, thing: Hashable) -> bool:
+        key = hash(thing)
+        if key in self._new:
+            return True
+        place = int(np.searchsorted(self._sorted, key))
+        return place < self._sorted.size and int(self._sorted[place]) == key
