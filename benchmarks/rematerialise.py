@@ -1,11 +1,15 @@
 """What a second materialisation costs, and what memory many responses take: `python benchmarks/rematerialise.py`.
 
-A journal is filled with answers of the sandbox's kind, and `raw_responses`, `token_sequences` and `training_shards` are
-materialised through Dagster; then 1 % new answers come, and they are materialised again. Each materialisation has a
-process of its own. To reach: again takes at most 0.1 of the first time, ten times as many responses at most 1.2 times
-the memory, and from journal to shard as many tokens a second as tiktoken's batch on two threads gives for the same
-texts. Status 1 where one is missed. With `--responses 5000` it takes about a minute, and says less: starting up is part
-of every materialisation, and a part of 2,048 responses that is not full takes less memory than one that is.
+A journal is filled with answers of the sandbox's kind, and `eagle-assets run B3 --until training_shards` makes the
+dataset; then 1 % new answers come, and the same is run again. Each has a process of its own. What is proved and learnt
+before any dataset is made (`tokenizer_report`, `provider_calibration`) takes the same however many responses there are,
+and has a line of its own. The two runs of Dagster that follow it are measured whole: `prompts` with `raw_responses`
+(nothing is left to be bought), and `token_sequences` with `training_shards`.
+
+To reach: both runs again take at most 0.1 of the first time, ten times as many responses at most 1.2 times the memory,
+and from journal to shard (all but `prompts`) as many tokens a second as tiktoken's batch on two threads gives for the
+same texts. Status 1 where one is missed. With `--responses 5000` it takes about a minute, and says less: starting up is
+part of every run, and a part of 2,048 responses that is not full takes less memory than one that is.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ from pathlib import Path
 
 from own_process import answer_if_asked, measured_apart, peak_mib
 
-STAGES = ("raw_responses", "token_sequences", "training_shards")
+BEFORE = "provider_calibration"  # the last of what comes before
+RUNS = ("prompts, raw_responses", "token_sequences, training_shards")
 AGAIN, MEMORY, TOKENS = 0.1, 1.2, 1.0
 DATASET = "B3"
 
@@ -36,18 +41,16 @@ def main() -> int:
         first, again, texts = materialised_twice(Path(folder, "many"), many, base_url)
     tokens, bare = encoded_by_tiktoken(texts)
     print(f"{many:,} responses, then 1 % more; {tokens:,} tokens of text")
-    print(f"{'':<18}{'first, s':>10}{'again, s':>10}{'ratio':>8}{'MiB at a tenth':>16}{'MiB':>8}{'times':>8}")
-    for stage in STAGES:
-        ratio, memory = again[stage]["seconds"] / first[stage]["seconds"], first[stage]["MiB"] / few_first[stage]["MiB"]
-        print(
-            f"{stage:<18}{first[stage]['seconds']:>10.1f}{again[stage]['seconds']:>10.1f}{ratio:>8.3f}"
-            f"{few_first[stage]['MiB']:>16,.0f}{first[stage]['MiB']:>8,.0f}{memory:>8.2f}"
-        )
-    judged = STAGES[1:]
-    ratio = sum(again[stage]["seconds"] for stage in judged) / sum(first[stage]["seconds"] for stage in judged)
-    memory = max(first[stage]["MiB"] for stage in judged) / max(few_first[stage]["MiB"] for stage in judged)
-    speed = tokens / sum(first[stage]["seconds"] for stage in STAGES)
-    print(f"sequences and shards again, after 1 % new: {ratio:.3f} of the first time (to reach: {AGAIN:g})")
+    print(f"{'':<34}{'first, s':>10}{'again, s':>10}{'ratio':>8}{'MiB at a tenth':>16}{'MiB':>8}{'times':>8}")
+    print(f"{'before, whatever their number':<34}{first['before']:>10.1f}{again['before']:>10.1f}")
+    for run in RUNS:
+        memory = f"{few_first[f'{run}, MiB']:>16,.0f}{first[f'{run}, MiB']:>8,.0f}"
+        times = first[f"{run}, MiB"] / few_first[f"{run}, MiB"]
+        print(f"{run:<34}{first[run]:>10.1f}{again[run]:>10.1f}{again[run] / first[run]:>8.3f}{memory}{times:>8.2f}")
+    ratio = sum(again[run] for run in RUNS) / sum(first[run] for run in RUNS)
+    memory = max(first[f"{run}, MiB"] for run in RUNS) / max(few_first[f"{run}, MiB"] for run in RUNS)
+    speed = tokens / (sum(first[run] for run in RUNS) - first["prompts"])
+    print(f"both again, after 1 % new: {ratio:.3f} of the first time (to reach: {AGAIN:g})")
     print(f"memory at ten times as many responses: {memory:.2f} times (to reach: {MEMORY:g})")
     share = f"{speed / bare:.3f} of tiktoken's {bare:,.0f} on two threads (to reach: {TOKENS:g})"
     print(f"journal to shard: {speed:,.0f} tokens a second, {share}")
@@ -56,8 +59,8 @@ def main() -> int:
 
 def materialised_twice(
     folder: Path, responses: int, base_url: str
-) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], list[str]]:
-    """What each stage takes the first time and after 1 % more, and the texts of all answers."""
+) -> tuple[dict[str, float], dict[str, float], list[str]]:
+    """What a run takes the first time and after 1 % more, and the texts of all answers."""
     folder.mkdir()
     dataset = {"source": "openrouter", "prompts": "B3.jsonl", "max_tokens": 4096}
     (folder / "datasets.yaml").write_text(json.dumps({"datasets": {DATASET: dataset}}))
@@ -66,36 +69,43 @@ def materialised_twice(
         "EAGLE_ASSETS_DATASETS": str(folder / "datasets.yaml"),
         "OPENROUTER_API_KEY": "sandbox",
         "OPENROUTER_BASE_URL": base_url,
+        "DAGSTER_HOME": str(folder),
     }
     (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     texts = write_answers(folder, range(responses))
-    for stage in ("tokenizer_report", "provider_calibration", "prompts"):
-        measured_apart(__file__, str(folder), stage)
-    first = {stage: measured_apart(__file__, str(folder), stage) for stage in STAGES}
+    first = measured_apart(__file__)
     write_answers(folder, range(responses, responses + max(1, responses // 100)))
-    measured_apart(__file__, str(folder), "prompts")
-    return first, {stage: measured_apart(__file__, str(folder), stage) for stage in STAGES}, texts
+    return first, measured_apart(__file__), texts
 
 
-def measured(dagster_home: str, stage: str) -> dict[str, float]:
-    """Seconds of a materialisation, and the most memory of any of its processes; starting Python is not counted."""
+def measured() -> dict[str, float]:
+    """Seconds of each run of Dagster and of the asset `prompts`, and the most memory of any process during each."""
     import logging
 
-    import dagster as dg
-
-    from eagle_assets.defs.graph import the_definitions
-    from eagle_assets.targets.kimi import kimi_vocabulary
+    from eagle_assets.defs.outcomes import Outcome
+    from eagle_assets.defs.run import materialise
 
     logging.disable(logging.INFO)
-    kimi_vocabulary()
-    job = the_definitions().resolve_implicit_global_asset_job_def()
-    partition = DATASET if stage in ("prompts", *STAGES) else None
-    with dg.DagsterInstance.from_config(dagster_home) as instance:
-        started = time.perf_counter()
-        job.execute_in_process(instance=instance, partition_key=partition, asset_selection=[dg.AssetKey(stage)])
-        seconds = time.perf_counter() - started
-    of_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    return {"seconds": seconds, "MiB": max(peak_mib(), of_worker)}
+    ended: dict[str, float] = {}
+    found: dict[str, float] = {}
+
+    def note(outcome: Outcome) -> None:
+        if outcome.status != "materialised":
+            raise SystemExit(f"{outcome.asset}: {outcome.reason}")
+        ended[outcome.asset] = time.perf_counter()
+        of_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        for run in RUNS:
+            if outcome.asset in run.split(", "):
+                found[f"{run}, MiB"] = max(found.get(f"{run}, MiB", 0.0), peak_mib(), of_worker)
+        if outcome.asset == "prompts":
+            found["prompts"] = outcome.seconds
+        forget_peak()
+
+    began = time.perf_counter()
+    materialise([DATASET], until="training_shards", on_outcome=note)
+    for asset, name in zip((BEFORE, *(run.split(", ")[-1] for run in RUNS)), ("before", *RUNS), strict=True):
+        found[name], began = ended[asset] - began, ended[asset]
+    return found
 
 
 def write_answers(folder: Path, numbers: range) -> list[str]:
