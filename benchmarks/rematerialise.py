@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from own_process import answer_if_asked, measured_apart, peak_mib
+from own_process import answer_if_asked, forget_peak, measured_apart, peak_mib
 
 BEFORE = "provider_calibration"  # the last of what comes before
 RUNS = ("prompts, raw_responses", "token_sequences, training_shards")
