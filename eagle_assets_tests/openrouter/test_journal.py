@@ -212,3 +212,22 @@ def test_a_body_of_50_mb_comes_back_in_memory_for_one_body(tmp_path: Path) -> No
     *sizes, peak_megabytes = map(int, done.stdout.split())
     assert sizes == [50 << 20] * 2
     assert peak_megabytes < 150
+
+
+def test_what_is_settled_is_told_by_prompt_and_request(tmp_path: Path) -> None:
+    body = b'{"id": "gen", "choices": [{"finish_reason": "stop", "message": {"content": "x"}}], "usage": {"cost": 0.5}}'
+    with Journal.open(tmp_path) as journal:
+        for prompt_id, key, answer in (("p", "k", body), ("p", "l", b""), ("q", "l", body), ("é ", "k", body)):
+            attempt = journal.ask(f"local-{prompt_id}-{key}", prompt_id, key, {})
+            journal.begin(attempt, 200, [])
+            journal.receive(attempt, answer, 0.1)
+            journal.end(attempt)
+    asked = [("p", "k"), ("p", "l"), ("q", "l"), ("q", "k"), ("é ", "k"), ("é", "k"), ("r", "k")]
+    prompt_ids, keys = [prompt_id for prompt_id, _ in asked], [key for _, key in asked]
+    settled = [True, False, True, False, True, False, False]
+    assert JournalReader(tmp_path).are_settled(prompt_ids, keys).tolist() == settled
+    with Journal.open(tmp_path) as journal:
+        assert journal.are_settled(prompt_ids, keys).tolist() == settled
+        assert [journal.is_settled(*pair) for pair in asked] == settled
+        assert [journal.ask("local", *pair, {}).ordinal for pair in asked] == [2, 2, 2, 1, 2, 1, 1]
+        assert [journal.ask("local", *pair, {}).ordinal for pair in asked[1::2]] == [3, 2, 2]

@@ -1,0 +1,20 @@
+"""What was seen is known again, however much it is, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from eagle_assets.openrouter import seen as seen_module
+from eagle_assets.openrouter.seen import Seen
+
+
+def test_things_that_were_added_are_there_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_module, "_TOGETHER", 7)
+    seen = Seen()
+    for number in range(50):
+        assert f"thing {number}" not in seen
+        assert ("thing", number) not in seen
+        seen.add(f"thing {number}")
+        seen.add(f"thing {number // 2}")
+        assert all(f"thing {earlier}" in seen for earlier in range(number + 1))
+    assert ("thing", 1) not in seen
