@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.conventions import BLANKS_ROUND_ADDED_TOKENS, VERBATIM
 from eagle_assets.serving.served import Situation
-from eagle_assets.serving.servers import SGLANG_0_5_23, VLLM_0_33
+from eagle_assets.serving.servers import SGLANG_0_5_23, VLLM_0_33, Server
 from eagle_assets_tests.reconstruction.served_exchanges import (
     K2_5,
     MARKERS,
@@ -158,6 +159,15 @@ def test_a_reasoning_of_white_space_alone_is_put_back_as_the_model_writes_it(whi
     assert result.evidence["restored"]["place"] == "blank_reasoning"
 
 
+def test_the_few_reasonings_of_white_space_alone_are_nearly_all_measured() -> None:
+    truth = answer("\n", "")
+    stripped = exchanges(some_answers(100, 2), VLLM_0_33)
+    # Of 200 responses the last eight are left aside until more have come.
+    kept = exchanges([*answers_that_end_in_a_blank(95, 0, 0), *[truth] * 5], SGLANG_0_5_23, "Elsewhere")
+    (result,) = reconstruct([exchange_of(document(truth, VLLM_0_33))], calibrate([*stripped, *kept]))
+    assert (result.verdict, result.output_ids) == ("consistent", truth.ids)
+
+
 def test_a_reasoning_of_white_space_alone_needs_a_count_of_it() -> None:
     answers = blank_reasonings_among(answers_that_end_in_a_blank(100, 0, 0), "\n")
     known = calibrate([*exchanges(answers, SGLANG_0_5_23, "Elsewhere"), *exchanges(some_answers(100, 2), VLLM_0_33)])
@@ -193,3 +203,14 @@ def test_an_output_is_cut_at_the_reasoning_s_end_where_its_count_has_no_token_mo
     known = calibrate([*kept, *exchanges(some_answers(100, 2), VLLM_0_33)])
     (result,) = reconstruct([exchange_of(line)], known)
     assert (result.verdict, result.output_ids) == (verdict, ids)
+
+
+@pytest.mark.parametrize(("streams", "others"), [(VLLM_0_33, 0), (SGLANG_0_5_23, None)])
+def test_a_few_streams_count_reasonings_as_other_answers_of_the_provider_if_they_follow_them(
+    streams: Server, others: int | None
+) -> None:
+    ascii_only = [answer(f"Case {number} holds.", "So it does.") for number in range(20)]
+    streamed = [Truth(truth.ids, replace(THINKING, streamed=True)) for truth in ascii_only[:4]]
+    known = calibrate([*exchanges(ascii_only, VLLM_0_33), *exchanges(streamed, streams)])
+    of = {streamed: group for (model, _, streamed), group in known.groups.items() if model}
+    assert (of[False].reasoning_surplus, of[True].reasoning_surplus) == (0, others)

@@ -12,6 +12,7 @@ from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.places import Place
 
 _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
+_ENOUGH_FOR_A_RULE_OF_OTHERS = 3  # where the provider's other responses, streamed or not, follow the same
 _ENOUGH_FOR_A_SCHEME = 5  # answers whose calls are numbered otherwise than the history would have it
 _NATURAL = frozenset(".。!?！？")  # what texts end with as a rule
 _ENOUGH_ALIKE, _SHARE_ALIKE = 8, 0.95  # texts that show what stands at the end of nearly all, and which share that is
@@ -54,8 +55,11 @@ def line_breaks_alike(members: Sequence[Observation]) -> bool:
     return len(breaks) >= _ENOUGH_FOR_A_RULE and all(kinds == {"\r\n"} for kinds in breaks)
 
 
-def reasoning_surplus_of(closing: Sequence[Observation], best: Hypothesis) -> int | None:
+def reasoning_surplus_of(closing: Sequence[Observation], best: Hypothesis, of_others: int | None = None) -> int | None:
+    """What `reasoning_tokens` counts beside the reasoning's own tokens. A few responses are enough where they follow
+    the rule `of_others`."""
     found = [surplus for o in closing if (surplus := best.reasoning_surplus(o)) is not None]
     usual = max(found, key=found.count, default=0)
-    follows = len(found) >= _ENOUGH_FOR_A_RULE and found.count(usual) >= _SHARE_FOR_A_RULE * len(found)
+    enough = _ENOUGH_FOR_A_RULE if usual != of_others else _ENOUGH_FOR_A_RULE_OF_OTHERS
+    follows = len(found) >= enough and found.count(usual) >= _SHARE_FOR_A_RULE * len(found)
     return usual if follows and usual in (0, 1) else None

@@ -30,6 +30,7 @@ from eagle_assets.reconstruction.calibrating.habits import (
 )
 from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
 from eagle_assets.reconstruction.calibrating.losses import (
+    NOTHING_MEASURED,
     TEXT_PLACES,
     Measured,
     Rate,
@@ -43,7 +44,7 @@ from eagle_assets.reconstruction.calibrating.standing import standing_convention
 from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis, Survivor
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED
-from eagle_assets.reconstruction.places import IndexRisk
+from eagle_assets.reconstruction.places import BLANK_PLACES, IndexRisk
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.serving.convention import Edge
 
@@ -77,6 +78,7 @@ def calibrate_observations(
     in_order = sorted(observations, key=lambda o: o.order)
     grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
     groups: dict[GroupKey, GroupCalibration] = {}
+    last_of: dict[GroupKey, Sequence[Observation]] = {}
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
     for key, members in grouped.items():
         decided = arbitrations.get(key, NOTHING_DECIDED)
@@ -85,19 +87,27 @@ def calibrate_observations(
             groups[key] = replace(groups[alike], model=key[0])
             if alike in earlier:
                 earlier[key] = tuple((start, replace(era, model=key[0])) for start, era in earlier[alike])
+            last_of[key] = last_of[alike]
             continue
-        *before, last = eras(members)
-        groups[key] = calibrate_group(*key, last, decided)
+        *before, last_of[key] = eras(members)
+        groups[key] = calibrate_group(*key, last_of[key], decided)
         if before:
-            starts = [era[0].order for era in (*before[1:], last)]
+            starts = [era[0].order for era in (*before[1:], last_of[key])]
             earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
-    measured = _measured_by_model(groups, _grouped(settled(_as_served_last(in_order, earlier))), own)
+    groups = {key: _with_rule_of_others(group, groups, last_of[key]) for key, group in groups.items()}
+    served_last, own = _as_served_last(in_order, earlier), list(own)
+    measured = _measured_by_model(groups, _grouped(settled(served_last)), own)
+    written_by_model = {model: written(of_model) for model, of_model in measured.items()}
+    for place in BLANK_PLACES:  # there are so few that what stands still is nearly all of them
+        there, own_there = ([o for o in some if place in o.edges] for some in (served_last, own))
+        for model, of_model in _measured_by_model(groups, _grouped(settled(there)), own_there).items():
+            written_by_model.setdefault(model, {})[place] = written(of_model).get(place, NOTHING_MEASURED)
     return Calibration(
         groups,
         earlier,
         prompts or PromptCalibration(),
         _index_shifts(chain.from_iterable(measured.values())),
-        {model: written(of_model) for model, of_model in measured.items()},
+        written_by_model,
         {model: departed(of_model) for model, of_model in measured.items()},
     )
 
@@ -123,6 +133,19 @@ def _as_served_last(
     """What came since its provider last changed: what that keeps says nothing of what came before."""
     since = {key: eras[-1][0] for key, eras in earlier.items() if key[0] == ""}
     return [o for o in in_order if o.order >= since.get(("", o.provider, o.streamed), -inf)]
+
+
+def _with_rule_of_others(
+    group: GroupCalibration, groups: Mapping[GroupKey, GroupCalibration], members: Sequence[Observation]
+) -> GroupCalibration:
+    """The group, counting reasonings by the rule of its provider's answers that are served the other way, streamed or
+    not, where its own few follow it."""
+    others = groups.get((group.model, group.provider, not group.streamed))
+    if group.reasoning_surplus is not None or others is None or others.reasoning_surplus is None:
+        return group
+    best = group.best.hypothesis
+    closing = [o for o in members if best.difference(o) == 0]
+    return replace(group, reasoning_surplus=reasoning_surplus_of(closing, best, others.reasoning_surplus))
 
 
 def _measured_by_model(
