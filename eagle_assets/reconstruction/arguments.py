@@ -37,6 +37,7 @@ _SPELLINGS: tuple[tuple[str, Callable[[object], str]], ...] = (
     ("args_reserialised", partial(json.dumps, ensure_ascii=False)),
     ("args_reserialised", partial(json.dumps, ensure_ascii=False, separators=(",", ":"))),
     ("args_escaped", json.dumps),
+    ("args_escaped", partial(json.dumps, separators=(",", ":"))),
 )
 
 

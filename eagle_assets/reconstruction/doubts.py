@@ -35,6 +35,10 @@ UNPROVABLE = frozenset(
 )
 """Notes and suppositions under which a closed count is no proof: another explanation would close it too."""
 
+_RESPELT = frozenset(("args_escaped", "args_reserialised"))
+_TOO_FAR_FOR_CHANCE = 16
+"""Tokens by which a count is off, which nothing but another spelling makes up for to the token."""
+
 
 @dataclass(slots=True)
 class Doubts:
@@ -92,8 +96,9 @@ def doubts(
         found.reasons.append("line_breaks_may_be_rewritten")
     if index_shifted(reading) and not index_kept:
         found.reasons.append("tool_index_unproven")
-    unprovable = UNPROVABLE - {"cut_at_marker"} if _is_cut_at_think_end(reading, best, group) else UNPROVABLE
-    found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in unprovable]
+    proved = {"cut_at_marker"} if _is_cut_at_think_end(reading, best, group) else set()
+    proved |= _RESPELT if abs(best.respelt) >= _TOO_FAR_FOR_CHANCE else set()
+    found.reasons += [note for note in (*reading.response.notes, *best.codes) if note in UNPROVABLE - proved]
     if group is not None and group.reasoning_surplus is not None and best.reasoning_surplus is not None:
         expected = group.reasoning_surplus if best.output.reasoning_closed else 0
         differs = best.reasoning_surplus - expected

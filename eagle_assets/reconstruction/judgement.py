@@ -124,9 +124,12 @@ class _Case:
 
     def _sent_by_a_server(self, closing: list[Inversion]) -> list[Inversion]:
         """Of inversions that leave something open, those that a server which the provider may run sends to the letter;
-        all where nothing is open, and where none is sent."""
+        all where nothing is open, and where none is sent, but for those that are spelt otherwise."""
         if not self._servers:
             return closing
+        if any(inversion.respelt for inversion in closing):  # known servers spell anew what they are known to
+            closing = [i for i in closing if self._is_sent(i.ids(self._texts, self._situation))]
+            self._inversions = [i for i in self._inversions if not i.respelt or i in closing]
         if not closing:
             return self._served_by(sent_variants(self._reading, self._inversions, self._servers, self._texts))
         rivals = rival_candidates(closing, self._texts, self._situation)

@@ -25,6 +25,7 @@ class Inversion:
     `shown` is the layout in the texts as received, `output` the same with the convention undone. `difference` is
     `completion_tokens` minus what the convention predicts; None without a count. `reasoning_surplus` is what
     `reasoning_tokens` counts beside the reasoning's own tokens; None if not known. `codes` are what is supposed.
+    `respelt` is by how many tokens the count was off before arguments were spelt otherwise.
     """
 
     shown: Output[str]
@@ -33,6 +34,7 @@ class Inversion:
     difference: int | None
     reasoning_surplus: int | None
     codes: tuple[str, ...]
+    respelt: int = 0
 
     @property
     def closes(self) -> bool:
@@ -93,7 +95,8 @@ def find_inversions(reading: Reading, group: GroupCalibration | None, texts: Enc
     for inversion in found:
         for code, output in other_spellings(inversion.output):
             if _difference(reading, output, inversion.hypothesis, texts) == 0:
-                respelled.append(replace(inversion, output=output, difference=0, codes=(*inversion.codes, code)))
+                codes, off = (*inversion.codes, code), inversion.difference or 0
+                respelled.append(replace(inversion, output=output, difference=0, codes=codes, respelt=off))
     return found + respelled
 
 

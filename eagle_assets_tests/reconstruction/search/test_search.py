@@ -293,6 +293,33 @@ def test_arguments_that_no_schema_changed(arguments: str) -> None:
     assert spellings_before_coercion(arguments, "set", (SET,)) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict"), [("Съешь же ещё этих мягких булок", "consistent"), ("ё", "unverified")], ids=["far", "near"]
+)
+def test_escapes_are_put_back_where_they_alone_make_up_for_the_count(text: str, verdict: str) -> None:
+    gateway = SGLANG_0_5_23.behind(rewrites_calls)
+    call = ("functions.look_up:0", json.dumps({"q": text, "n": 1}))  # a number shows its spacing
+    truth = Truth(output_of("Let me see.", "I look", [call]), Situation(K2_5, True, (TOOL,)))
+    known = calibrate(served(some_outputs(60, 7), gateway))
+    (result,) = reconstruct(served([truth], gateway), known)
+    assert (result.verdict, result.output_ids) == (verdict, truth.ids)
+    assert "args_escaped" in result.reasons
+
+
+def test_no_other_spelling_is_supposed_of_a_known_server_that_keeps_arguments() -> None:
+    compact, spaced = (
+        output_of("Let me see.", "I look", [("functions.look_up:0", arguments)])
+        for arguments in ('{"q":"a","r":1}', '{"q": "a", "r": 1}')
+    )
+    assert len(compact) < len(spaced)
+    line = document(Truth(compact, Situation(K2_5, True, (TOOL,))), SGLANG_0_5_23)
+    body = json.loads(line["body"])
+    body["usage"]["completion_tokens"] = len(spaced)
+    exchange = exchange_of({**line, "body": json.dumps(body)})
+    (result,) = reconstruct([exchange], calibrate(served(some_outputs(60, 7), SGLANG_0_5_23)))
+    assert (result.verdict, result.output_ids) == ("contradicted", compact)
+
+
 # Whose numbers the calls have
 
 
