@@ -46,20 +46,18 @@ _IDENTIFYING = ["prompt_id", "request", "prompt_ids"]
 
 @dataclass(frozen=True, slots=True)
 class PromptsFile:
-    """A prompts file as the datasets file says that it is asked, at the dearest `price` that routing allows."""
+    """A prompts file as the datasets file says that it is asked."""
 
     name: str
     dataset: OpenRouterDataset | ServerDataset
     configuration: Configuration
-    price: Price | None
 
     def parts(self) -> Iterator[tuple[str, list[tuple[int, bytes]]]]:
-        """What each part is made from, as a digest, and its lines. Raises PromptsError where the file cannot be
-        read."""
+        """What is asked by each part, as a digest, and its lines. Raises PromptsError where the file cannot be read."""
         target = target_named(self.configuration.target)
         of_request = msgspec.json.encode(build_request(Prompt("", ()), self.dataset, self.configuration))
         made_by = (target.vocabulary.sha256, digest_of_code(_CODE, _PACKAGES))
-        of_all = repr((self.name, of_request, self.price, made_by)).encode()
+        of_all = repr((self.name, of_request, made_by)).encode()
         lines = prompt_lines(self.dataset.prompts)
         while part := list(islice(lines, PART_ROWS)):
             digest = hashlib.sha256(of_all)
@@ -67,10 +65,10 @@ class PromptsFile:
                 digest.update(len(line).to_bytes(8) + line)
             yield digest.hexdigest(), part
 
-    def row(self, prompt: Prompt, target: Target) -> dict[str, Any]:
-        """The row of PROMPTS. Raises PromptError."""
+    def row(self, prompt: Prompt, target: Target, price: Price | None) -> dict[str, Any]:
+        """The row of PROMPTS; without a price it costs nothing. Raises PromptError."""
         request = build_request(prompt, self.dataset, self.configuration)
-        ids, price = prompt_ids(target, request), self.price
+        ids = prompt_ids(target, request)
         return {
             "prompt_id": prompt.prompt_id,
             "dataset": self.name,
@@ -83,18 +81,19 @@ class PromptsFile:
         }
 
 
-def write_prompts(version: NewVersion, file: PromptsFile, problems: list[dict[str, Any]]) -> None:
-    """Write the parts that are not there yet, and keep the others; what cannot be rendered goes to `problems`, as
-    prompt and reason. Raises PromptsError where rows cannot be used."""
+def write_prompts(version: NewVersion, file: PromptsFile, price: Price | None, problems: list[dict[str, Any]]) -> None:
+    """Write the parts that are not there yet at this price, and keep the others; what cannot be rendered goes to
+    `problems`, as prompt and reason. Raises PromptsError where rows cannot be used."""
     target = target_named(file.configuration.target)
-    for recipe, lines in file.parts():
+    for asked, lines in file.parts():
+        recipe = f"{asked} at {price}"
         if version.keep_made_from(recipe) is None:
             try:
                 prompts = prompts_in(file.dataset.prompts, lines)
             except PromptsError:
                 read_prompts(file.dataset.prompts)  # names what is wrong with the others too
                 raise
-            write_part(version, _rows(file, prompts, target, problems), recipe)
+            write_part(version, _rows(file, prompts, target, price, problems), recipe)
     prompt_ids = pa.Table.from_batches(version.batches(columns=["prompt_id"]), _schema("prompt_id"))["prompt_id"]
     if pc.count_distinct(prompt_ids).as_py() < len(prompt_ids) or not (len(prompt_ids) or problems):
         read_prompts(file.dataset.prompts)
@@ -116,13 +115,13 @@ def write_part(version: NewVersion, rows: Iterable[dict[str, Any]], recipe: str 
 
 
 def wanted_as_published(published: Published, file: PromptsFile) -> Wanted:
-    """The requests of a dataset, as they were published. Raises GateClosed where the prompts file or the datasets file
-    says something else by now."""
+    """The requests of a dataset, as they were published, at whatever price. Raises GateClosed where the prompts file or
+    the datasets file says something else by now."""
     try:
-        recipes = [recipe for recipe, _ in file.parts()]
+        asked = [asked for asked, _ in file.parts()]
     except PromptsError as error:
         raise GateClosed(str(error)) from None
-    if recipes != [part.recipe for part in published.audit.files]:
+    if asked != [part.recipe.partition(" ")[0] for part in published.audit.files]:
         raise GateClosed(
             f"{file.dataset.prompts}, the datasets file or this program changed since prompts of {file.name} was "
             "materialised; materialise it again"
@@ -133,11 +132,15 @@ def wanted_as_published(published: Published, file: PromptsFile) -> Wanted:
 
 
 def _rows(
-    file: PromptsFile, prompts: Sequence[Prompt], target: Target, problems: list[dict[str, Any]]
+    file: PromptsFile,
+    prompts: Sequence[Prompt],
+    target: Target,
+    price: Price | None,
+    problems: list[dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
     for prompt in prompts:
         try:
-            yield file.row(prompt, target)
+            yield file.row(prompt, target, price)
         except PromptError as error:
             problems.append({"prompt_id": prompt.prompt_id, "problem": f"line {prompt.line}: {error}"})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset, ServerDataset
+from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset
 from eagle_assets.defs.columns import column_schema
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
@@ -19,7 +19,6 @@ from eagle_assets.lake.audit import Check, Published, require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eagle_assets.defs.prompt_parts import PromptsFile
     from eagle_assets.lake.version import NewVersion
     from eagle_assets.openrouter.endpoints import Price
     from eagle_assets.openrouter.forecast import Forecast
@@ -51,7 +50,7 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
     The requests of a dataset as they are sent, with prompt ids, their number and the worst-case cost. What the team's
     own server answers costs nothing; of a file of its answers, these are the prompts they belong to.
     """
-    from eagle_assets.defs.prompt_parts import write_part, write_prompts
+    from eagle_assets.defs.prompt_parts import PromptsFile, write_part, write_prompts
     from eagle_assets.lake.version import new_version
     from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.openrouter.requests import PromptsError
@@ -69,10 +68,9 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
         else:
             if isinstance(dataset, OpenRouterDataset):
                 inputs.append(require(project.home, "provider_calibration"))
-            file = file_of_prompts(name, dataset, configuration, inputs[-1])
-            price = file.price
+                price = _dearest(inputs[-1], configuration)
             try:
-                write_prompts(version, file, problems)
+                write_prompts(version, PromptsFile(name, dataset, configuration), price, problems)
             except PromptsError as error:
                 version.forget()
                 problems = [{"problem": each} for each in error.problems]
@@ -80,16 +78,6 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
         identity = hashlib.sha256("".join(version.passed_on()).encode()).hexdigest()
         audit = version.audit(checks, inputs, counts, identity=identity, vocabulary=target.vocabulary.sha256)
         yield from events_of(audit)
-
-
-def file_of_prompts(
-    name: str, dataset: OpenRouterDataset | ServerDataset, configuration: Configuration, calibration: Published
-) -> "PromptsFile":
-    """The prompts file of a dataset; what is bought has the dearest price that the published calibration allows."""
-    from eagle_assets.defs.prompt_parts import PromptsFile
-
-    price = _dearest(calibration, configuration) if isinstance(dataset, OpenRouterDataset) else None
-    return PromptsFile(name, dataset, configuration, price)
 
 
 def local_rows(

@@ -13,7 +13,6 @@ from eagle_assets.defs.limits import RunLimits
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import ENDED_EARLY, spend_metadata
 from eagle_assets.defs.progress import report_to
-from eagle_assets.defs.prompts import file_of_prompts
 from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
@@ -99,7 +98,7 @@ def _served(
     limits: RunLimits,
 ) -> Events:
     from eagle_assets.defs.collection_checks import ids_are_given
-    from eagle_assets.defs.prompt_parts import wanted_as_published
+    from eagle_assets.defs.prompt_parts import PromptsFile, wanted_as_published
     from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.own_server import ask_own_server
     from eagle_assets.reconstruction.own.local import served_row
@@ -109,7 +108,7 @@ def _served(
     home, configuration = project.home, project.configuration
     target = target_named(configuration.target)
     prompts = require(home, "prompts", name)
-    wanted = wanted_as_published(prompts, file_of_prompts(name, dataset, configuration, prompts))
+    wanted = wanted_as_published(prompts, PromptsFile(name, dataset, configuration))
     summary = ask_own_server(
         home.root, name, dataset, wanted, configuration, project.settings, report_to(context), limit=limits.max_requests
     )
@@ -140,7 +139,7 @@ def _bought(
     limits: RunLimits,
 ) -> Events:
     from eagle_assets.defs.collection_checks import ASKED_OF, providers_allowed, spend_within_budget
-    from eagle_assets.defs.prompt_parts import wanted_as_published
+    from eagle_assets.defs.prompt_parts import PromptsFile, wanted_as_published
     from eagle_assets.defs.response_parts import write_collected
     from eagle_assets.openrouter.client import collect_missing
     from eagle_assets.openrouter.ledger import budget_totals
@@ -148,7 +147,7 @@ def _bought(
 
     home, configuration = project.home, project.configuration
     inputs = [require(home, "prompts", name), require(home, "provider_calibration")]
-    wanted = wanted_as_published(inputs[0], file_of_prompts(name, dataset, configuration, inputs[1]))
+    wanted = wanted_as_published(inputs[0], PromptsFile(name, dataset, configuration))
     report, latest = report_to(context), LatestVerdicts()
 
     def on_progress(progress: "Progress") -> None:

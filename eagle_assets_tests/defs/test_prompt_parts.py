@@ -27,20 +27,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return Home(tmp_path)
 
 
-def prompts_file(home: Home, *texts: str, price: Price = PRICE, **settings: Any) -> PromptsFile:
+def prompts_file(home: Home, *texts: str, **settings: Any) -> PromptsFile:
     """A prompts file of these texts, each prompt called after its text, as a datasets file says that it is asked."""
     path = home.root / "B3.jsonl"
     rows = [{"prompt_id": f"id of {text}", "messages": [{"role": "user", "content": text}]} for text in texts]
     path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n\n" for row in rows))
     dataset = {"source": "openrouter", "prompts": str(path), "max_tokens": 64, **settings}
     configuration = Configuration.model_validate({"datasets": {"B3": dataset}})
-    return PromptsFile("B3", configuration.bought["B3"], configuration, price)
+    return PromptsFile("B3", configuration.bought["B3"], configuration)
 
 
-def publish(home: Home, file: PromptsFile) -> Audit:
+def publish(home: Home, file: PromptsFile, price: Price = PRICE) -> Audit:
     problems: list[dict[str, Any]] = []
     with new_version(home, "prompts", "B3") as version:
-        write_prompts(version, file, problems)
+        write_prompts(version, file, price, problems)
         assert problems == []
         return version.audit([Check("prompts_are_valid", True, "all are good")])
 
@@ -67,10 +67,14 @@ def test_rows_that_are_taken_out_leave_the_others_in_order(home: Home) -> None:
 def test_what_a_prompt_costs_or_how_it_is_asked_makes_it_anew(home: Home) -> None:
     publish(home, prompts_file(home, "a"))
     (before,) = rows(home, "request_key", "max_tokens", "worst_case_usd")
-    publish(home, prompts_file(home, "a", price=Price(prompt=1e-6, completion=4e-6, request=0.0)))
+    publish(home, prompts_file(home, "a"), Price(prompt=1e-6, completion=4e-6, request=0.0))
     (dearer,) = rows(home, "request_key", "max_tokens", "worst_case_usd")
     assert (dearer[0], dearer[1]) == (before[0], before[1])
     assert dearer[2] > before[2]
+    assert (
+        wanted_as_published(require(home, "prompts", "B3"), prompts_file(home, "a")).request_keys[0].as_py()
+        == before[0]
+    )
     publish(home, prompts_file(home, "a", max_tokens=65))
     (longer,) = rows(home, "request_key", "max_tokens", "worst_case_usd")
     assert longer[0] != before[0]
