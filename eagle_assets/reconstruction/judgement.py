@@ -10,12 +10,13 @@ from eagle_assets.reconstruction.calibrating.calibration import Calibration, Gro
 from eagle_assets.reconstruction.calibrating.inversion import Inversion, find_inversions, rival_candidates
 from eagle_assets.reconstruction.calibrating.observation import EdgeView, edge_views
 from eagle_assets.reconstruction.calibrating.rules import in_words
-from eagle_assets.reconstruction.doubts import UNPROVABLE, Doubts, doubts, what_is_unsettled
+from eagle_assets.reconstruction.doubts import Doubts, doubts, what_is_unsettled
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.evidence.steps import Solution
 from eagle_assets.reconstruction.frame_evidence import FrameEvidence
-from eagle_assets.reconstruction.given_ids import agrees_with_message, asked_for, given_ids, off_the_path
+from eagle_assets.reconstruction.given_ids import given_ids
+from eagle_assets.reconstruction.given_verdict import verdict_on_given
 from eagle_assets.reconstruction.places import PLACES, Place
 from eagle_assets.reconstruction.prompts import PromptVerdict
 from eagle_assets.reconstruction.search.deployments import keeps_index, servers_named, servers_of
@@ -160,42 +161,8 @@ class _Case:
         if ids is None:
             best = self._inversions[0] if self._inversions else None
             return self._say("unverified", best, [f"{source}_incomplete"])
-        markers = self._situation.target.markers
-        stop = markers.stop
-        if self._response.finish_reason != "length" and ids[-1:] != [stop]:
-            return self._say("unverified", None, [f"{source}_without_stop"], output_ids=[*ids, stop])
-        if not agrees_with_message(ids, self._reading, self._group.kept if self._group is not None else ()):
-            return self._say("contradicted", None, ["given_ids_differ_from_text"], output_ids=ids)
-        counted = self._reading.completion_tokens
-        if counted is None:
-            return self._say("unverified", None, ["no_count"], output_ids=ids)
-        stop_counted = self._group is None or self._group.best.hypothesis.counting.stop_counted
-        if len(ids) not in ((counted,) if stop_counted else (counted, counted + 1)):
-            return self._say("contradicted", None, ["given_ids_differ_from_count"], output_ids=ids)
-        if UNPROVABLE.intersection(self._response.notes) or "finish_reasons_differ" in self._reading.layout_notes:
-            return self._say("unverified", None, [], output_ids=ids)
-        if self._situation.thinking and ids[-1:] == [stop] and markers.think_end not in ids:
-            # Either the model ended in mid-thought, or what gives the ids leaves markers out.
-            return self._say("unverified", None, [f"{source}_without_think_end"], output_ids=ids)
-        if not self._were_generated(ids, source):
-            if self._group is not None and self._group.gives_other_ids:
-                return self._say("unverified", None, [f"{source}_unproven"], output_ids=ids)
-            exposure = Exposure(has_calls=bool(self._response.tool_calls), given=True)
-            return self._say("consistent", None, [source, "given_ids_as_encoded"], output_ids=ids, exposure=exposure)
-        if not self._reading.is_witnessed:
-            return self._say("consistent", None, [source, "arrivals_missing"], output_ids=ids)
-        return self._say("exact", None, [source], output_ids=ids)
-
-    def _were_generated(self, ids: list[int], source: str) -> bool:
-        """Whether given ids are the generated ones, and not an encoding of the text by someone on the way: they were
-        asked for, or they are none themselves, or now and then the provider's are none."""
-        if asked_for(self._reading, source):
-            return True
-        if self._group is None:
-            return off_the_path(ids, self._reading)
-        if self._group.gives_other_ids:
-            return False
-        return self._group.gives_generated_ids or off_the_path(ids, self._reading)
+        said = verdict_on_given(ids, source, self._reading, self._group)
+        return self._say(said.verdict, None, said.reasons, output_ids=said.ids, exposure=said.exposure)
 
     def _by_one_token_steps(self, closing: Sequence[Inversion]) -> Reconstruction | None:
         """The ids that the deltas spell when each step of the stream made one token; None where none did."""
@@ -249,9 +216,10 @@ class _Case:
         rivals = [(other, rival) for other, rival in spelt if rival != ids]
         if not rivals:
             return []
-        self._served = self._is_sent(ids) and not any(self._is_sent(rival) for _, rival in rivals)
-        candidates = [Candidate(said, of.hypothesis.name, 0) for of, said in ((inversion, ids), *rivals)]
-        return [] if self._served else candidates
+        if self._is_sent(ids) and not any(self._is_sent(rival) for _, rival in rivals):
+            self._served = True
+            return []
+        return [Candidate(said, of.hypothesis.name, 0) for of, said in ((inversion, ids), *rivals)]
 
     def _by_steps_of_a_server(self) -> Reconstruction | None:
         """The ids of which a server that the provider may run sends one a step; None where it sends none so."""
