@@ -128,18 +128,18 @@ def standing_servers(answers: Candidates, servers: Sequence[Server]) -> tuple[Se
     sends several that this one does not: then there are two behind one name, and each answer may be of either."""
     if len(answers) < _ENOUGH:
         return ()
-    sent = dict.fromkeys(servers, 0)
+    left: dict[Server, list[tuple[Reading, Sequence[list[int]]]]] = {server: [] for server in servers}  # not sent
     for answer in answers:
-        for server in sent:
-            sent[server] += _sent(server, (answer,))
-        most = max(sent.values())
-        sent = {server: times for server, times in sent.items() if times > most - _REFUTED_BY}
-    best = max(sent, key=sent.__getitem__)
-    if sent[best] < max(_ENOUGH, _SHARE * len(answers)):
+        for server, of_server in left.items():
+            if not _sent(server, (answer,)):
+                of_server.append(answer)
+        fewest = min(map(len, left.values()))
+        left = {server: of_server for server, of_server in left.items() if len(of_server) < fewest + _REFUTED_BY}
+    of_best = min(left.values(), key=len)
+    if len(answers) - len(of_best) < max(_ENOUGH, _SHARE * len(answers)):
         return ()
-    left = [answer for answer in answers if not _sent(best, (answer,))]
-    several = len(left) >= _REFUTED_BY and any(_sent(server, left) >= _REFUTED_BY for server in servers)
-    return () if several else tuple(sent)
+    several = len(of_best) >= _REFUTED_BY and any(_sent(server, of_best) >= _REFUTED_BY for server in servers)
+    return () if several else tuple(left)
 
 
 def servers_of(group: GroupCalibration | None, has_calls: bool) -> tuple[Server, ...]:
