@@ -58,8 +58,6 @@ def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Mappi
         sentence += "; the worst case does not fit, so the run may end before all are asked"
     elif short:
         needed = " and ".join(f"${usd:.2f}" for usd in short.values())
-        sentence += (
-            f"; the budget of {' and '.join(short)} may end before all of its prompts are asked, which may cost "
-        )
-        sentence += needed
+        names = " and ".join(short)
+        sentence += f"; the budget of {names} may end before all of its prompts are asked, which may cost {needed}"
     return sentence

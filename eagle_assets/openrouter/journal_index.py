@@ -55,10 +55,6 @@ class EndedAttempt(NamedTuple):
     generation_id: str | None
     outcome: Outcome
 
-    @property
-    def names(self) -> set[str]:
-        return {self.exchange_id, self.generation_id or self.exchange_id}
-
 
 _ENDED = pa.schema(
     [
