@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +115,20 @@ def test_where_verdicts_go_is_looked_at_before_the_work(tmp_path: Path) -> None:
     assert "is an input too" in itself.stderr
 
 
+def is_asleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_an_interruption_is_said_in_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     file, pipe, out = (tmp_path / name for name in ("in.jsonl", "calibration.json", "out.jsonl"))
     file.write_bytes(answers(1)[0])
     os.mkfifo(pipe)
     command = [str(Path(sys.executable).with_name("eagle-assets")), "reconstruct", str(file), "-o", str(out)]
     process = subprocess.Popen([*command, "--calibration", str(pipe)], stderr=subprocess.PIPE, text=True)
-    with pipe.open("wb"):  # opened when the command reads, and nothing ever comes
+    with pipe.open("wb"):  # opened when the command opens it, and nothing ever comes
+        # Python does not see a signal that comes after its last look and before the system waits for the pipe.
+        while not is_asleep(process.pid):
+            time.sleep(0.001)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 130
