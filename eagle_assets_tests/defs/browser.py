@@ -9,7 +9,8 @@ from pathlib import Path
 
 INSTALLED = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FROM_NPM = "@sparticuz/chromium@147"
-SECONDS = 180
+SECONDS = 120
+ATTEMPTS = 3  # a Chromium without a graphics card hangs now and then
 
 
 class Browser:
@@ -37,7 +38,15 @@ class Browser:
             url,
         ]
         environment = {**os.environ, "LANG": "en_US.UTF-8", "LANGUAGE": "en_US", "TZ": "UTC"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                if attempt == ATTEMPTS:
+                    raise
+                shutil.rmtree(self._profile, ignore_errors=True)  # it says that the one that hung still runs
+            else:
+                break
         assert done.returncode == 0, done.stderr[-2_000:]
         return done.stdout
 
