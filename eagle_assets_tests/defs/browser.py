@@ -9,8 +9,8 @@ from pathlib import Path
 
 INSTALLED = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FROM_NPM = "@sparticuz/chromium@147"
-SECONDS = 120
-ATTEMPTS = 3  # a Chromium without a graphics card hangs now and then
+SECONDS = 180
+SECONDS_OF_A_TRIAL = 60  # on some machines Chromium runs a page's scripts, and never ends
 
 
 class Browser:
@@ -19,7 +19,15 @@ class Browser:
     def __init__(self, program: str, profile: Path) -> None:
         self._program, self._profile = program, profile
 
-    def page(self, url: str, screenshot: Path, height: int = 950) -> str:
+    def works(self, folder: Path) -> bool:
+        """Whether it opens an empty page, and ends."""
+        try:
+            self.page("data:text/html,<p>here</p>", folder / "trial.png", seconds=SECONDS_OF_A_TRIAL)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def page(self, url: str, screenshot: Path, height: int = 950, seconds: int = SECONDS) -> str:
         """The elements of a page once it has settled; its picture goes to `screenshot`."""
         command = [
             self._program,
@@ -38,23 +46,16 @@ class Browser:
             url,
         ]
         environment = {**os.environ, "LANG": "en_US.UTF-8", "LANGUAGE": "en_US", "TZ": "UTC"}
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
-            except subprocess.TimeoutExpired:
-                if attempt == ATTEMPTS:
-                    raise
-                shutil.rmtree(self._profile, ignore_errors=True)  # it says that the one that hung still runs
-            else:
-                break
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
         assert done.returncode == 0, done.stderr[-2_000:]
         return done.stdout
 
 
 def find_browser(folder: Path) -> Browser | None:
-    """A browser with its profile in `folder`; None where there is none and none can be had."""
+    """A browser with its profile in `folder`; None where there is none that works and none can be had."""
     program = next(filter(None, map(shutil.which, INSTALLED)), None) or _from_npm(folder)
-    return Browser(program, folder / "profile") if program else None
+    browser = Browser(program, folder / "profile") if program else None
+    return browser if browser is not None and browser.works(folder) else None
 
 
 def _from_npm(folder: Path) -> str | None:

@@ -236,7 +236,9 @@ def test_a_browser_shows_what_a_backfill_of_the_command_line_made_and_the_partit
     assert dev.ended(dev.launch(OF_A_DATASET, "B6"))["status"] == "FAILURE"
     browser = find_browser(tmp_path)
     if browser is None:
-        warnings.warn("no browser: there is no Chromium and npm gives none; the pages were not looked at", stacklevel=1)
+        warnings.warn(
+            "no browser: no Chromium that works, and npm gives none; the pages were not looked at", stacklevel=1
+        )
         return
     pictures = tmp_path_factory.mktemp("screenshots")
     lineage = browser.page(f"{dev.url}/locations/eagle_assets/asset-groups/training/lineage", pictures / "lineage.png")
