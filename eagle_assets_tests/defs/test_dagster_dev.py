@@ -236,20 +236,23 @@ def test_a_browser_shows_what_a_backfill_of_the_command_line_made_and_the_partit
     assert dev.ended(dev.launch(OF_A_DATASET, "B6"))["status"] == "FAILURE"
     browser = find_browser(tmp_path)
     if browser is None:
-        warnings.warn(
-            "no browser: no Chromium that works, and npm gives none; the pages were not looked at", stacklevel=1
-        )
+        warnings.warn("no browser: there is no Chromium and npm gives none; the pages were not looked at", stacklevel=1)
         return
     pictures = tmp_path_factory.mktemp("screenshots")
-    lineage = browser.page(f"{dev.url}/locations/eagle_assets/asset-groups/training/lineage", pictures / "lineage.png")
-    assert {"training_shards", "draft_vocabulary", "run_statistics"} <= set(re.findall(r"[a-z]+_[a-z]+", lineage))
-    page = browser.page(f"{dev.url}/assets/token_sequences?view=partitions&partition=B7", pictures / "asset.png", 3_000)
-    assert "data:image/svg+xml;base64," in page
-    assert "consistent" in page
-    checks = f"{dev.url}/assets/token_sequences?view=checks&checkDetail=contradictions_below_threshold"
-    page = browser.page(checks, pictures / "checks.png")
-    assert "Failed" in page
-    assert "3 of 3 usable answers are contradicted" in page
+    assets = {"training_shards", "draft_vocabulary", "run_statistics"}
+    url = f"{dev.url}/locations/eagle_assets/asset-groups/training/lineage"
+    lineage = browser.page(url, assets, pictures / "lineage.png")
+    assert assets <= set(re.findall(r"[a-z]+_[a-z]+", lineage))
+    plot, verdict = "data:image/svg+xml;base64,", "consistent"
+    url = f"{dev.url}/assets/token_sequences?view=partitions&partition=B7"
+    page = browser.page(url, (plot, verdict), pictures / "asset.png", 3_000)
+    assert plot in page
+    assert verdict in page
+    result, why = "Failed", "3 of 3 usable answers are contradicted"
+    url = f"{dev.url}/assets/token_sequences?view=checks&checkDetail=contradictions_below_threshold"
+    page = browser.page(url, (result, why), pictures / "checks.png")
+    assert result in page
+    assert why in page
     assert all(path.stat().st_size > 20_000 for path in pictures.iterdir())
     print(f"screenshots lie in {pictures}")
 
