@@ -43,9 +43,7 @@ def stalling(place: Place, tmp_path: Path) -> Iterator[Place]:
 
 @contextmanager
 def running(place: Place, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """`eagle-assets run`, with the usual signals, whatever these tests were started with."""
-    usual = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); s.signal(s.SIGTERM, s.SIG_DFL); "
-    command = [sys.executable, "-c", usual + "from eagle_assets.cli import main; main()", "run", *arguments]
+    command = [sys.executable, "-m", "eagle_assets.cli", "run", *arguments]
     environment = {**os.environ, **place.environment, "DAGSTER_HOME": str(place.folder / "dagster")}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, cwd=place.folder) as process:

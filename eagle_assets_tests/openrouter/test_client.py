@@ -348,7 +348,7 @@ def test_a_second_interruption_takes_effect_at_once(tmp_path: Path) -> None:
 
 
 def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
-    code = COLLECTOR.replace("signal.default_int_handler", "signal.SIG_IGN")
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + COLLECTOR
     with serving(Router(pause=1.0)) as router:
         process = collector(tmp_path, router, 4, code=code)
         wait_for(lambda: router.most_at_once == 4)
@@ -358,15 +358,11 @@ def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
 
 
 COLLECTOR = """
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 from eagle_assets_tests.openrouter.router import Router
 from eagle_assets_tests.openrouter.test_client import QUICK, collect
-# Whoever started the tests may have had them ignore signals, as shells do with background jobs.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
 home, url, prompts, grace = sys.argv[1:5]
 timing = replace(QUICK, between_bytes=60, total=60, grace=float(grace))
 collect(Path(home), Router(url=url), *(f"p{i}" for i in range(int(prompts))), timing=timing)
