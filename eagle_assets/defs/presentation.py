@@ -62,6 +62,7 @@ def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
     """What the page of `token_sequences` shows: verdicts in a table and in pictures, dollars, tokens, rates."""
     from eagle_assets.reconstruction.verdict import TRUSTED
     from eagle_assets.report import glances, pictures
+    from eagle_assets.report.lengths import Lengths
 
     counts = figures.by_verdict
     shown: dict[str, Any] = {
@@ -71,7 +72,7 @@ def sequences_metadata(figures: Figures, name: str) -> dict[str, Any]:
         PICTURES: _pictures(
             pictures.verdicts_by(figures.sorted_verdicts(), f"{name}: verdicts by provider"),
             pictures.count_differences(figures.differences(), f"{name}: do the servers' token counts close?"),
-            pictures.lengths(figures.lengths, f"{name}: lengths of the outputs"),
+            pictures.lengths(Lengths.of(figures.lengths), f"{name}: lengths of the outputs"),
         ),
         "trusted_percent": round(100 * figures.trusted_share, 1),
         "contradicted_percent": round(100 * counts["contradicted"] / max(1, counts.total()), 1),
@@ -140,14 +141,16 @@ def judged_metadata(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, A
     }
 
 
-def shards_metadata(lengths: Sequence[int], name: str) -> dict[str, Any]:
+def shards_metadata(row_tokens: Sequence[int], name: str) -> dict[str, Any]:
     """What the page of `training_shards` shows: how long its rows are."""
     from eagle_assets.report import glances, pictures
+    from eagle_assets.report.lengths import Lengths
 
+    found = Lengths.of(row_tokens)
     return {
-        "at a glance": dg.MetadataValue.md(glances.lengths(lengths)),
-        PICTURES: _pictures(pictures.lengths(lengths, f"{name}: lengths of the training rows, prompt and output")),
-        "longest_row": max(lengths, default=0),
+        "at a glance": dg.MetadataValue.md(glances.lengths(found)),
+        PICTURES: _pictures(pictures.lengths(found, f"{name}: lengths of the training rows, prompt and output")),
+        "longest_row": found.longest,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import fsum
@@ -31,16 +32,20 @@ def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts |
 
     `seen` is what answers of the same kind have cost; without them an answer's length is guessed.
     """
-    sizes = list(missing)
-    at_most = fsum(worst_case_usd(prompt, most, dearest) for prompt, most in sizes)
+    sizes = Counter(missing)  # of many prompts a lot are as long
+    prompts = sizes.total()
+    at_most = fsum(times * worst_case_usd(prompt, most, dearest) for (prompt, most), times in sizes.items())
     answers = seen.requests if seen is not None and seen.completion_tokens else 0
     if seen is not None and answers:
-        probably = len(sizes) * seen.spent_usd / answers
+        probably = prompts * seen.spent_usd / answers
         basis = f"the mean of {answers} requests so far"
     else:
-        probably = fsum(worst_case_usd(prompt, min(most, GUESSED_ANSWER_TOKENS), dearest) for prompt, most in sizes)
+        probably = fsum(
+            times * worst_case_usd(prompt, min(most, GUESSED_ANSWER_TOKENS), dearest)
+            for (prompt, most), times in sizes.items()
+        )
         basis = f"a guess of {GUESSED_ANSWER_TOKENS:,} tokens an answer, as none has been seen yet"
-    return Forecast(len(sizes), at_most, min(probably, at_most), basis)
+    return Forecast(prompts, at_most, min(probably, at_most), basis)
 
 
 def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Mapping[str, float]) -> str:

@@ -340,11 +340,11 @@ class Journal(JournalReader):
 
     def _recover(self) -> tuple[JournalRecord, ...]:
         index, self._known = self._index(), None  # for the sake of memory
-        for prompt_id, request_key, exchange_id, outcome in index.ended.rows(
-            "prompt_id", "request_key", "exchange_id", "outcome"
-        ):
-            self._attempts[prompt_id, request_key] += 1
-            self._note(exchange_id, prompt_id, request_key, outcome)
+        ended, request = index.ended.rows, ("prompt_id", "request_key", "outcome")
+        self._ids.update(name for (name,) in ended("exchange_id"))
+        self._settled.update((prompt, key) for prompt, key, outcome in ended(*request) if outcome in SETTLED)
+        unsettled = ((prompt, key) for prompt, key, outcome in ended(*request) if outcome not in SETTLED)
+        self._attempts.update(asked for asked in unsettled if asked not in self._settled)
         self._next = index.highest + 1
         descriptor = os.open(self._exchanges_path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 _TOGETHER = 1 << 14
 
@@ -20,9 +21,12 @@ class Seen:
     def add(self, thing: Hashable) -> None:
         self._new.add(hash(thing))
         if len(self._new) >= _TOGETHER:
-            new = np.fromiter(self._new, np.int64, len(self._new))
-            self._sorted = np.union1d(self._sorted, new)
+            self._put_in(np.fromiter(self._new, np.int64, len(self._new)))
             self._new = set()
+
+    def update(self, things: Iterable[Hashable]) -> None:
+        """Add many, in a fraction of the time."""
+        self._put_in(np.fromiter(map(hash, things), np.int64))
 
     def __contains__(self, thing: Hashable) -> bool:
         key = hash(thing)
@@ -30,3 +34,6 @@ class Seen:
             return True
         place = int(np.searchsorted(self._sorted, key))
         return place < self._sorted.size and int(self._sorted[place]) == key
+
+    def _put_in(self, keys: npt.NDArray[np.int64]) -> None:
+        self._sorted = np.union1d(self._sorted, keys)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
+from eagle_assets.report.lengths import Lengths
 from eagle_assets.report.svg import escaped
 
 MOST_CHARACTERS = 1_000
@@ -52,19 +53,14 @@ def shares(rows: Sequence[tuple[str, float]]) -> str:
     return _markdown(44 * len(rows), parts)
 
 
-def lengths(values: Sequence[int]) -> str:
-    """How many values there are from each power of two to the next."""
-    bins: dict[int, int] = {}
-    for value in values:
-        power = max(value, 1).bit_length() - 1
-        bins[power] = bins.get(power, 0) + 1
-    if not bins:
+def lengths(found: Lengths) -> str:
+    """How many sequences there are from each power of two to the next."""
+    if not (bins := found.bins):
         return "none"
     first, last = min(bins), max(bins)
     most, width = max(bins.values()), min(30, _WIDTH // (last - first + 1))
     steps = "".join(f"V{60 - round(56 * bins.get(p, 0) / most)}h{width}" for p in range(first, last + 1))
-    ordered = sorted(values)
-    said = f"from {2**first:,} to {2 ** (last + 1):,} tokens, bars double; half up to {ordered[len(ordered) // 2]:,}"
+    said = f"from {2**first:,} to {2 ** (last + 1):,} tokens, bars double; half up to {found.half:,}"
     return _markdown(80, f"<path fill='{_FULL}' d='M0 60{steps}V60z'/><text y='75'>{said}</text>")
 
 

@@ -23,6 +23,7 @@ from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORD
 from eagle_assets.report import pictures
 from eagle_assets.report.examples import examples
 from eagle_assets.report.figures import COLUMNS, MILLION, Figures
+from eagle_assets.report.lengths import Lengths
 from eagle_assets.report.next_steps import NEXT_STEPS
 from eagle_assets.targets.kimi import target_named
 
@@ -98,7 +99,7 @@ def report(home: Home, configuration: Configuration) -> str:
         differences_picture=pictures.count_differences(
             figures.differences(), "Do the servers' token counts close, under the convention that stands?"
         ),
-        lengths_picture=pictures.lengths([length for (length,) in rows], "Lengths of the training rows"),
+        lengths_picture=pictures.lengths(Lengths.of([length for (length,) in rows]), "Lengths of the training rows"),
         coverage_picture=pictures.coverage(counts, draft_size, "What the draft vocabulary covers") if counts else "",
     )
 

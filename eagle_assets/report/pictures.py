@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log10
 
+from eagle_assets.report.lengths import Lengths
 from eagle_assets.report.svg import FAINT, GRID, INK, box, line, path, picture, text
 
 WIDTH = 760
@@ -90,11 +91,9 @@ def count_differences(rows: Sequence[CountDifferences], title: str) -> str:
     return picture(WIDTH, y + 12, title, parts)
 
 
-def lengths(values: Sequence[int], title: str) -> str:
+def lengths(found: Lengths, title: str) -> str:
     """How many sequences have which length, in bins that double."""
-    bins: dict[int, int] = {}
-    for value in values:
-        bins[max(value, 1).bit_length() - 1] = bins.get(max(value, 1).bit_length() - 1, 0) + 1
+    bins = found.bins
     first, last = (min(bins), max(bins)) if bins else (0, 0)
     bottom, room = 190.0, 120.0
     width = min(64.0, (WIDTH - 60) / (last - first + 1))
@@ -108,11 +107,9 @@ def lengths(values: Sequence[int], title: str) -> str:
         if number:
             parts.append(text(x + width / 2, bottom - height - 5, f"{number:,}", 11, "middle"))
         parts.append(text(x + width / 2, bottom + 15, f"{low:,}–", 10, "middle", FAINT))
-    ordered = sorted(values)
-    if ordered:
-        middle, tail = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-        said = f"{len(ordered):,} sequences; half have up to {middle:,} tokens, 95 % up to {tail:,}"
-        parts.append(text(30, bottom + 36, f"{said}, the longest {ordered[-1]:,}", 12, colour=FAINT))
+    if found.total:
+        said = f"{found.total:,} sequences; half have up to {found.half:,} tokens, 95 % up to {found.nearly_all:,}"
+        parts.append(text(30, bottom + 36, f"{said}, the longest {found.longest:,}", 12, colour=FAINT))
     return picture(WIDTH, bottom + 50, title, parts)
 
 

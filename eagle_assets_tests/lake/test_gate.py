@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eagle_assets.lake import audit as audit_module
 from eagle_assets.lake import version as version_module
-from eagle_assets.lake.audit import Audit, Check, GateClosed, Published, read_history, read_record, require
+from eagle_assets.lake.audit import Audit, Check, GateClosed, Published, read_history, read_record, require, sha256_of
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.version import NewVersion, new_version
 
@@ -222,3 +225,25 @@ def test_two_processes_that_write_the_same_dataset_never_mix(home: Home) -> None
     assert [process.exitcode for process in processes] == [0, 0]
     assert numbers_of(require(home, "token_sequences", "B3")) in ([1] * 50, [2] * 50)
     assert len(read_history(home)) == 20
+
+
+def test_a_file_that_was_hashed_is_hashed_anew_once_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_module, "_CLOCK_TICK_NS", 50_000_000)
+    path, other = tmp_path / "a", tmp_path / "b"
+    found = []
+
+    def hashed() -> None:
+        time.sleep(0.1)
+        found.append((sha256_of(path), sha256_of(path)))
+
+    path.write_bytes(b"one")
+    hashed()
+    times = path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    hashed()
+    other.write_bytes(b"six")
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    other.replace(path)
+    hashed()
+    assert found == [(hashlib.sha256(data).hexdigest(),) * 2 for data in (b"one", b"two", b"six")]

@@ -18,3 +18,13 @@ def test_things_that_were_added_are_there_and_others_are_not(monkeypatch: pytest
         seen.add(f"thing {number // 2}")
         assert all(f"thing {earlier}" in seen for earlier in range(number + 1))
     assert ("thing", 1) not in seen
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    seen = Seen()
+    seen.add("one")
+    seen.update(f"thing {number}" for number in range(1_000))
+    seen.update([])
+    assert "one" in seen
+    assert all(f"thing {number}" in seen for number in range(1_000))
+    assert "thing 1000" not in seen

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from eagle_assets.report import glances, pictures
 from eagle_assets.report.figures import Figures, summed
+from eagle_assets.report.lengths import Lengths
 from eagle_assets.report.svg import as_markdown
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +37,7 @@ def test_any_numbers_and_names_make_a_picture(rows: dict[str, dict[str, int]], t
     gaps = [pictures.CountDifferences(name, name, Counter(len(name) - 5 for _ in v)) for name, v in rows.items()]
     ElementTree.fromstring(pictures.count_differences(gaps, title))
     lengths = [n for counts in rows.values() for n in counts.values()]
-    ElementTree.fromstring(pictures.lengths(lengths, title))
+    ElementTree.fromstring(pictures.lengths(Lengths.of(lengths), title))
     ElementTree.fromstring(pictures.coverage(sorted(lengths, reverse=True), 32_000, title))
     spends = [pictures.Spend(name, float(len(v)), 0.5, None if len(v) % 2 else 3.0) for name, v in rows.items()]
     ElementTree.fromstring(pictures.spend(spends, title))
@@ -67,17 +68,33 @@ def test_what_is_over_the_cap_is_red() -> None:
 
 
 def test_a_picture_travels_within_markdown() -> None:
-    svg = pictures.lengths([1, 2, 300], "Lengths")
+    svg = pictures.lengths(Lengths.of([1, 2, 300]), "Lengths")
     markdown = as_markdown(svg)
     data = markdown.removeprefix("![](data:image/svg+xml;base64,").removesuffix(")")
     assert b64decode(data).decode() == svg
+
+
+@given(st.lists(st.integers(0, 1 << 45) | st.builds((1).__lshift__, st.integers(0, 45))))
+def test_lengths_are_counted_from_each_power_of_two_to_the_next(values: list[int]) -> None:
+    found = Lengths.of(values)
+    for power in {0, 1, 44, *found.bins, *(power + 1 for power in found.bins)}:
+        there = sum(2**power <= max(value, 1) < 2 ** (power + 1) for value in values)
+        assert found.bins.get(power, 0) == there
+    assert (found.total, found.longest) == (len(values), max(values, default=0))
+    assert 2 * sum(value <= found.half for value in values) >= len(values)
+    assert 2 * sum(value >= found.half for value in values) >= len(values)
+    assert sum(value <= found.nearly_all for value in values) >= 0.95 * len(values)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.dictionaries(NAMES, COUNTS, max_size=40), st.lists(st.integers(0, 10**7), max_size=50))
 def test_glances_are_short_enough_to_be_shown_at_once(rows: dict[str, dict[str, int]], values: list[int]) -> None:
     trusted = frozenset(("exact", "consistent"))
-    made = [glances.providers(rows, trusted), glances.lengths(values), *map(glances.verdicts, rows.values())]
+    made = [
+        glances.providers(rows, trusted),
+        glances.lengths(Lengths.of(values)),
+        *map(glances.verdicts, rows.values()),
+    ]
     made += [glances.shares([(name, 0.5), (name, 2.0)]) for name in rows]
     for markdown in made:
         assert len(markdown) < glances.MOST_CHARACTERS

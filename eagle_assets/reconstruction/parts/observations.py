@@ -29,12 +29,15 @@ from eagle_assets.reconstruction.calibrating.observation import Observation
 from eagle_assets.reconstruction.calibrating.refutation import calibrate_observations
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import read
-from eagle_assets.reconstruction.files.sampling import MOST_OF_A_GROUP
 from eagle_assets.reconstruction.prompts import PromptObservation, calibrate_prompts, kind_of
 from eagle_assets.reconstruction.reconstruct import observed_in
 from eagle_assets.reconstruction.search.deployments import Samples, sample_kind, with_servers
 from eagle_assets.reconstruction.stored import exchange_of_row
 from eagle_assets.reconstruction.workers import WORTH_WORKERS, workers
+
+MOST_OF_A_GROUP = 1_000
+"""Responses of a group that are looked at: between half as many and so many of a large one. Of most such samples 512
+are measured (`settled`), so that rates stand still until the group has doubled."""
 
 MOST_PROMPTS_OF_A_GROUP = 64
 """Rendered prompts of a group that are enough to see how a provider renders them."""
@@ -94,8 +97,8 @@ def calibrate_parts(
 
     What was seen in a part is kept beside it. The order of the parts does not matter.
     """
-    new = sum(part.file.rows for part in parts if not part.kept.is_file())
-    with workers("eagle_assets.reconstruction.loaded", new >= WORTH_WORKERS) as pool:
+    new = [part.file.rows for part in parts if not part.kept.is_file()]
+    with workers("eagle_assets.reconstruction.loaded", len(new) > 1 and sum(new) >= WORTH_WORKERS) as pool:
         known = list(pool.map(_known, parts))
         sizes: Counter[str] = Counter()
         for of_part in known:
