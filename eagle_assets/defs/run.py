@@ -68,7 +68,10 @@ def materialise(
     if instance is None and len(chosen) > 1:
         with closing(Lanes(LANES, on_progress)) as lanes:
             return _run(stages, wanted, lanes.execute, on_outcome)
-    return _run(stages, wanted, _in_this_process(instance, on_progress), on_outcome)
+    from eagle_assets.defs.execution import the_instance
+
+    with nullcontext(instance) if instance is not None else the_instance() as used:
+        return _run(stages, wanted, _in_this_process(used, on_progress), on_outcome)
 
 
 def _stages(
@@ -131,14 +134,14 @@ def _obstacle(group: Group, outcomes: Iterable[Outcome]) -> str | None:
     return next((a for a in group.needs if (a, group.dataset) in failed or (a, None) in failed), None)
 
 
-def _in_this_process(instance: dg.DagsterInstance | None, on_progress: OnProgress | None) -> Execute:
-    from eagle_assets.defs.execution import execute, the_instance
+def _in_this_process(instance: dg.DagsterInstance, on_progress: OnProgress | None) -> Execute:
+    from eagle_assets.defs.execution import execute
     from eagle_assets.defs.progress import shown_by
 
     def in_turn(groups: Iterable[Group]) -> Iterator[list[Outcome]]:
-        with nullcontext(instance) if instance is not None else the_instance() as used, shown_by(on_progress):
+        with shown_by(on_progress):
             for group in groups:
-                yield list(execute(group, used))
+                yield list(execute(group, instance))
 
     return in_turn
 

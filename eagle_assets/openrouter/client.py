@@ -110,7 +110,6 @@ def collect_missing(
                 return await buyer.buy(wanted, limit)
 
     # What is there already stays: looking through it again and again would be a fifth of all the work.
-    gc.collect()
     gc.freeze()
     try:
         return asyncio.run(collect())
