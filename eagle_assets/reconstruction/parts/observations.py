@@ -92,7 +92,7 @@ class _Task:
 def calibrate_parts(
     parts: Sequence[Part], decided: Arbitrations = MappingProxyType({}), own: Iterable[Observation] = ()
 ) -> Calibration:
-    """The calibration that the responses of all parts lead to, at most some hundreds of each group looked at; the
+    """The calibration that the responses of all parts lead to, some hundreds of each group looked at; the
     team's `own` outputs say what the model's habits are.
 
     What was seen in a part is kept beside it. The order of the parts does not matter.
