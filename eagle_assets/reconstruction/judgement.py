@@ -35,7 +35,7 @@ def judge(reading: Reading, weights: Weights, texts: EncodedTexts, prompt: Promp
     """The verdict on a reading, with that on its prompt beside it. Never raises for what a server sent."""
     group = group_of(reading, weights.calibration)
     found = find(reading, group, texts, prompt)
-    if found.exposure is None or group is None:
+    if found.exposure is None:
         return found
     return weighed(found, weights.of(found.exposure, group, reading.target_name))
 

@@ -44,9 +44,9 @@ class Weights:
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
-        self._known: dict[Hashable, tuple[Weight, GroupCalibration]] = {}
+        self._known: dict[Hashable, tuple[Weight, GroupCalibration | None]] = {}
 
-    def of(self, exposure: Exposure, group: GroupCalibration, model: str) -> Weight:
+    def of(self, exposure: Exposure, group: GroupCalibration | None, model: str) -> Weight:
         """What `weigh` says."""
         if exposure.restored is not None:  # of these hardly two are alike
             return weigh(exposure, self.calibration, group, model)
@@ -58,11 +58,13 @@ class Weights:
         return self._known[key][0]
 
 
-def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration, model: str) -> Weight:
-    """What an exposure weighs in a group, for a model by its target's name."""
+def weigh(exposure: Exposure, calibration: Calibration, group: GroupCalibration | None, model: str) -> Weight:
+    """What an exposure weighs in a group, for a model by its target's name. There may be no group to a response with
+    ids that were given: of cut answers alone nothing is learnt."""
     if exposure.given:
         error = round(given_ids_error(calibration, group), 4)
         return Weight(error, "given_ids_may_be_encoded" if error > MAX_ERROR_OF_A_RESPONSE else None)
+    assert group is not None  # else nothing was exposed
     errors = _errors(exposure, calibration, group, model, at_most=False)
     error = _of_any(errors) + group.unmeasured_error(exposure.has_calls)
     if exposure.other_segmentation:

@@ -121,6 +121,15 @@ def test_a_count_below_its_own_reasoning_tokens_is_none() -> None:
     assert "usage_inconsistent" in result.reasons
 
 
+@pytest.mark.parametrize("parameter", [{"stop": ["\n\n"]}, {"stop": "END"}, {"stop_token_ids": [382]}])
+def test_what_may_have_ended_at_a_stop_string_is_not_trusted(parameter: dict[str, Any]) -> None:
+    result = verdict_among(asked(document(PLAIN, VERBATIM), **parameter), settled())
+    assert (result.verdict, "stop_string_possible" in result.reasons) == ("unverified", True)
+    ids = asked(given(PLAIN.ids), return_token_ids=True, **parameter)
+    assert verdict_among(ids, settled()).verdict == "exact"
+    assert verdict_among(asked(document(PLAIN, VERBATIM), stop=[]), settled()).trusted
+
+
 # ---- ids that the server gives
 
 

@@ -34,9 +34,11 @@ def counts_its_texts(calibration: Calibration, group: GroupCalibration) -> bool:
     return bool(group.blanks_unexplained) or _encoded_again(calibration, group.provider, sum(always)) > 0.5
 
 
-def given_ids_error(calibration: Calibration, group: GroupCalibration) -> float:
+def given_ids_error(calibration: Calibration, group: GroupCalibration | None) -> float:
     """Probability that ids which a provider gives, and which an encoder would give too, are an encoding of its
     texts, and wrong."""
+    if group is None:
+        return _WRONG_BY_ENCODING * _ENCODES_AGAIN
     of_all = _of_all_models(calibration, group)
     encoded = max(g.ids_given.get("encoded", 0) for g in (group, of_all))
     return _WRONG_BY_ENCODING * _encoded_again(calibration, group.provider, encoded)

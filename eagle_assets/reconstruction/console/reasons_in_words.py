@@ -61,6 +61,7 @@ _IN_WORDS = {
     "markers_in_reasoning": "tool markers stand as text in the reasoning",
     "content_in_reasoning": "the answer came in the field of the reasoning, though the model was told not to think",
     "forced_tool_choice": "the request forced a call, so that the server may have written some of the output",
+    "stop_string_possible": "the request names strings that end the output, one of which may stand where the end is",
     "tool_id_bare": "tool ids lack `functions.`, which the model writes",
     "tool_id_not_native": "tool ids are the server's own; the model's were put in their place",
     "tool_index_missing": "calls of the stream have no index",

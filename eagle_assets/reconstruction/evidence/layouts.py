@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from eagle_assets.openrouter.response import ReceivedCall, Response
 from eagle_assets.serving.output import Call, NotInGrammar, Output
@@ -40,15 +41,18 @@ def layouts(response: Response, situation: Situation) -> list[Layout]:
     return [plain, *found]
 
 
-def layout_notes(response: Response, situation: Situation | None, tool_choice: object) -> tuple[str, ...]:
+def layout_notes(response: Response, situation: Situation | None, request: Mapping[str, Any]) -> tuple[str, ...]:
     """Codes for what makes the place of a marker unknown, whichever layout is right."""
-    notes = []
+    notes, tool_choice = [], request.get("tool_choice")
     if response.finish_reason == "length":
         notes.append("finish_length")
     elif response.finish_reason not in STOP_REASONS:
         notes.append("finish_missing" if response.finish_reason is None else f"finish_{response.finish_reason}")
     elif situation is not None and situation.thinking and not response.content and not response.tool_calls:
         notes.append("think_position_unknown")
+    if response.finish_reason != "length" and (request.get("stop") or request.get("stop_token_ids")):
+        # It ends a text like the model's own stop token, is counted, and as a rule not shown.
+        notes.append("stop_string_possible")
     native = response.native_finish_reason
     cut, natively_cut = response.finish_reason in CUT_REASONS, native in CUT_REASONS
     if (response.finish_reason == "tool_calls" and native == "stop") or (native is not None and cut != natively_cut):

@@ -67,7 +67,7 @@ class Reading:
     @cached_property
     def layout_notes(self) -> tuple[str, ...]:
         """Codes for what makes the place of a marker unknown, whichever layout is right."""
-        return layout_notes(self.response, self.situation, self.exchange.request.get("tool_choice"))
+        return layout_notes(self.response, self.situation, self.exchange.request)
 
     @cached_property
     def text_notes(self) -> tuple[str, ...]:

@@ -130,9 +130,8 @@ def _weighed(part: Part, found: pa.Table, calibration: Calibration, known: dict[
 def _weight(exposed: _Exposed, order: float, calibration: Calibration, known: dict[_Exposed, Weight]) -> Weight:
     if exposed not in known:
         key = _key(exposed[0])
-        group = calibration.of(*key, order)
-        assert group is not None  # else the facts had changed, and nothing were exposed
-        known[exposed] = weigh(msgspec.json.decode(exposed[1], type=Exposure), calibration, group, key[0])
+        exposure = msgspec.json.decode(exposed[1], type=Exposure)
+        known[exposed] = weigh(exposure, calibration, calibration.of(*key, order), key[0])
     return known[exposed]
 
 

@@ -250,3 +250,26 @@ def test_a_larger_group_has_a_part_of_the_smaller_ones_sample() -> None:
     for size in range(1, 400):
         assert set(sample(size + 1, 7)) <= set(sample(size, 7))
         assert size / part_observations._stride(size, 7) <= 7
+
+
+def test_a_provider_all_of_whose_answers_are_cut_and_give_their_ids_is_weighed_too(tmp_path: Path) -> None:
+    """Cut answers say nothing of a convention, so that no calibration has a group for them."""
+    cut = []
+    for place, exchange in enumerate(exchanges(TRUTHS, VERBATIM, "Lakeside")):
+        ids, body = TRUTHS[place].ids[:-1], msgspec.json.decode(exchange.body)
+        if body["choices"][0]["finish_reason"] == "stop":
+            body["choices"][0] |= {"finish_reason": "length", "native_finish_reason": "length", "token_ids": ids}
+            body["usage"]["completion_tokens"] = len(ids)
+            cut.append({**_row(exchange, place), "body": msgspec.json.encode(body)})
+    home = Home(tmp_path / "home")
+    add(home, cut)
+    audit, judged = judge(home)
+    assert (audit.passed, judged) == (True, len(cut))
+    assert not learnt(home).groups
+    raw = published(home, "raw_responses")
+    together = {row["exchange_id"]: row["evidence"] for row in sequence_rows(raw, calibrate_rows(raw))}
+    for row in published(home):
+        assert row["verdict"] == "consistent"
+        assert "given_ids_as_encoded" in row["reasons"]
+        assert row["evidence"] == together[row["exchange_id"]]
+        assert 0 < msgspec.json.decode(row["evidence"])["residual_error"] < LIMIT
