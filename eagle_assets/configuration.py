@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -26,6 +27,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
 ALWAYS_EXCLUDED = ("fireworks", "baseten")  # they serve requantised weights (FACTS 3)
 
+MOST_TOKENS = 1_000_000  # of an answer: more than any context that a model has
+MOST_LETTERS_OF_A_NAME = 100  # as folders are called so, and file systems take 255 bytes
 
 PROBES = "probes"
 """The name under which probes are journaled and entered into the ledger, as if it were a dataset."""
@@ -114,7 +117,8 @@ class Routing(Frozen):
 
     @model_validator(mode="after")
     def _leaves_someone(self) -> Routing:
-        if self.only and {*ALWAYS_EXCLUDED, *self.ignore}.issuperset(self.only):
+        excluded = {name.casefold() for name in (*ALWAYS_EXCLUDED, *self.ignore)}
+        if self.only and excluded.issuperset(map(str.casefold, self.only)):
             raise ValueError(f"`only` names nobody but {', '.join(self.only)}, and that is excluded")
         return self
 
@@ -135,7 +139,7 @@ class OpenRouterDataset(Frozen):
 
     source: Literal["openrouter"]
     prompts: Path
-    max_tokens: int = Field(default=4_096, gt=0)
+    max_tokens: int = Field(default=4_096, gt=0, le=MOST_TOKENS)
     cron: str | None = None
     budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     limit_per_tick: int | None = Field(default=None, gt=0)
@@ -170,7 +174,7 @@ class ServerDataset(Frozen):
     base_url: BaseUrl
     prompts: Path
     model: str | None = None
-    max_tokens: int = Field(default=4_096, gt=0)
+    max_tokens: int = Field(default=4_096, gt=0, le=MOST_TOKENS)
     extra_body: dict[str, Any] = {}
 
 
@@ -205,8 +209,14 @@ class Export(Frozen):
     min_verdict: Literal["exact", "consistent"] = "consistent"
     dedup: Literal["prompt", "sequence"] | None = None
     eval_share: float = Field(default=0.0, ge=0, lt=1)
-    weights: dict[str, float] = {}
+    weights: dict[str, Annotated[float, Field(gt=0, le=100)]] = {}
     draft_size: int = Field(default=32_000, gt=0)
+
+    @model_validator(mode="after")
+    def _cuts_at_a_length(self) -> Export:
+        if self.cut and self.max_length is None:
+            raise ValueError("`cut` needs a `max_length`")
+        return self
 
 
 class Configuration(Frozen):
@@ -227,6 +237,8 @@ class Configuration(Frozen):
             for name in names:
                 if not name.replace("_", "").replace("-", "").isalnum():
                     raise ValueError(f"{kind} name {name!r} may hold letters, digits, '-' and '_' only")
+                if len(name) > MOST_LETTERS_OF_A_NAME:
+                    raise ValueError(f"{kind} name {name[:20]!r}… is longer than {MOST_LETTERS_OF_A_NAME} letters")
         if PROBES in self.datasets:
             raise ValueError(f"dataset name {PROBES!r} is taken: what providers are tried with is kept under it")
         return self
@@ -264,13 +276,27 @@ class Configuration(Frozen):
         return {n: d for n, d in self.datasets.items() if not isinstance(d, OpenRouterDataset)}
 
 
+_KEYS_OF: Mapping[int | str, type[Frozen]] = {
+    "openrouter": OpenRouterDataset,
+    "local": LocalDataset,
+    "server": ServerDataset,
+    "sglang": ServedJudge,
+    "vllm": ServedJudge,
+    "transformers": LocalJudge,
+    "routing": Routing,
+    "max_price": MaxPrice,
+    "exports": Export,
+}
+
+
 def _in_words(problem: ErrorDetails) -> str:
     """What is wrong where, and for a key that is not known the one that may be meant."""
     tags, place = ("openrouter", "local", "server", "sglang", "vllm", "transformers"), problem["loc"]
     where = ".".join(str(part) for i, part in enumerate(place) if not (i == 2 and part in tags)) or "file"
     if problem["type"] == "extra_forbidden":
-        keys = {key for model in Frozen.__subclasses__() for key in model.model_fields}
-        meant = get_close_matches(str(place[-1]), keys, 1)
+        named = place[:1] + place[2:] if place[0] in ("datasets", "exports") else place  # without the user's own name
+        model = next((_KEYS_OF[part] for part in reversed(named[:-1]) if part in _KEYS_OF), Configuration)
+        meant = get_close_matches(str(place[-1]), model.model_fields, 1)
         return f"{where} is no key that is known here" + (f"; is `{meant[0]}` meant?" if meant else "")
     if problem["type"] == "union_tag_invalid":
         context = problem["ctx"]

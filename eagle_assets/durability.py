@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `path` so that it is there whole or not at all, also after a crash of the machine."""
+    path = path.resolve()  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with aside.open("wb") as file:
@@ -16,6 +20,19 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     os.replace(aside, path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` once it was written; what was broken off leaves nothing."""
+    path = path.resolve()
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as out:
+            yield out
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -56,12 +56,19 @@ def _fail_for_damage(error: Exception) -> NoReturn:
     fail(f"a file of {home().root} is damaged ({said}); `eagle-assets run` says which, and makes it again")
 
 
-def require_output(output: Path, inputs: Iterable[Path]) -> None:
-    """Refuses, before any work, an output that would overwrite an input or whose folder is not there."""
-    if output.resolve() in {file.resolve() for file in inputs}:
-        fail(f"{output} is an input too; choose another name for the output")
-    if not output.parent.is_dir():
-        fail(f"the folder {output.parent} does not exist; make it first, or choose another")
+def require_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Refuses, before any work, outputs that would overwrite an input or each other, that are no files, or whose folder
+    is not there."""
+    taken = {file.resolve(): "an input" for file in inputs if file is not None}
+    for output in filter(None, outputs):
+        place = output.resolve()
+        if place in taken:
+            fail(f"{output} is {taken[place]} too; choose another name for the output")
+        if not place.parent.is_dir():
+            fail(f"the folder {output.parent} does not exist; make it first, or choose another")
+        if place.exists() and not place.is_file():
+            fail(f"{output} is no file; what is written is put in its place as a whole, so name a file")
+        taken[place] = "another output"
 
 
 def home() -> Home:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from eagle_assets.commands.group import fail, home, require_output
+from eagle_assets.commands.group import fail, home, require_outputs
 
 
 class _ExchangesFile(click.Path):
@@ -52,7 +52,7 @@ def reconstruct(
     from eagle_assets.reconstruction.console.command import reconstruct_files
     from eagle_assets.reconstruction.files.errors import CalibrationError
 
-    require_output(output, files)
+    require_outputs([output, save_calibration], [*files, calibration_file])
     try:
         reconstruct_files(files, output, calibration_file, save_calibration)
     except CalibrationError as error:
@@ -83,8 +83,7 @@ def calibrate(
     from eagle_assets.reconstruction.console.calibrate_command import NothingToShow, calibrate_files
     from eagle_assets.reconstruction.files.errors import CalibrationError
 
-    if output is not None:
-        require_output(output, files)
+    require_outputs([output], [*files, judged])
     try:
         calibrate_files(files, output, provider, as_json, judged)
     except (NothingToShow, CalibrationError) as error:
@@ -142,7 +141,7 @@ def judge(
     from eagle_assets.reconstruction.files.errors import CalibrationError
     from eagle_assets.targets.kimi import target_named
 
-    require_output(output, files)
+    require_outputs([output, save_calibration], [*files, calibration_file])
     try:
         settings = Settings()
         configuration = load_configuration(settings.datasets_file)

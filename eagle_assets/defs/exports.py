@@ -31,11 +31,12 @@ def exports(context: dg.AssetExecutionContext, project: Project) -> dg.Materiali
     from eagle_assets.training.exports.of_home import export_into_home
     from eagle_assets.training.exports.request import ExportError
 
-    target = target_named(project.configuration.target)
+    configuration = project.configuration
+    target, of_file = target_named(configuration.target), frozenset(configuration.datasets)
     made: dict[str, Exported] = {}
     with refusals(ExportError):
-        for name, options in (project.configuration.exports or DEFAULT).items():
-            made[name] = export_into_home(project.home, target, name, options)
+        for name, options in (configuration.exports or DEFAULT).items():
+            made[name] = export_into_home(project.home, target, name, options, of_file)
             for note in made[name].notes:
                 context.log.warning(f"{name}: {note}")
     manifests = [exported.manifest for exported in made.values()]

@@ -115,12 +115,12 @@ def prompts_are_valid(valid: int, problems: list[dict[str, Any]], file: Path) ->
     )
 
 
-def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: "pa.Table") -> Check:
-    """Refused only where nothing at all could be bought: collection stops at the cap by itself, and says so. The rows
-    are of PROMPTS."""
+def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: "pa.Table", was_asked: bool) -> Check:
+    """Refused only where nothing was asked yet and nothing at all could be bought: collection stops at the cap by
+    itself, and says so. The rows are of PROMPTS."""
     dearest_first = rows.sort_by([("worst_case_usd", "descending")])
     least_usd = dearest_first["worst_case_usd"][-1].as_py() if rows.num_rows else 0.0
-    fits = least_usd <= cap_usd
+    fits = was_asked or least_usd <= cap_usd
     said = f"at worst ${cost.at_most_usd:.4f}, probably ${cost.probably_usd:.4f}, of ${cap_usd:.2f}"
     if not fits:
         sentence = (
@@ -153,6 +153,7 @@ def _audit(
     from eagle_assets.defs.spending import seen_so_far
     from eagle_assets.lake.schemas import PROMPTS
     from eagle_assets.openrouter.forecast import forecast
+    from eagle_assets.openrouter.journal import open_journal
     from eagle_assets.openrouter.ledger import budget_totals
 
     schema = pa.schema([PROMPTS.field(name) for name in _COSTING])
@@ -171,7 +172,8 @@ def _audit(
     sizes = zip(rows["prompt_tokens"].to_pylist(), rows["max_tokens"].to_pylist(), strict=True)
     cost = forecast(sizes, price, seen)
     cap = configuration.bought[name].budget_usd or configuration.budget_usd
-    return [valid, dataset_fits_budget(cap, cost, rows)], {**counts, "worst_case_usd": cost.at_most_usd}
+    was_asked = not open_journal(project.home.root, name).is_empty
+    return [valid, dataset_fits_budget(cap, cost, rows, was_asked)], {**counts, "worst_case_usd": cost.at_most_usd}
 
 
 def _dearest(calibration: Published, configuration: Configuration) -> "Price":

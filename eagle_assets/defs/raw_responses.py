@@ -177,6 +177,7 @@ def _bought(
                 name: (totals.datasets[name].spent_usd, dataset.budget_usd or totals.budget_usd),
                 "all datasets": (totals.all.spent_usd, totals.budget_usd),
             },
+            summary.attempts,
         ),
         allowed,
     ]

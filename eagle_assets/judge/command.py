@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from eagle_assets.durability import written_whole
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.cases import Case, judged_cases, questions_of, trials_of
 from eagle_assets.judge.habits import Beginning, ProviderKey, beginnings_in
@@ -162,14 +162,9 @@ def _noted(found: Iterable[Judged], tally: Tally) -> Iterator[Judged]:
 
 
 def _write(found: Iterable[Judged], output: Path) -> None:
-    aside = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as out:
-            for each in found:
-                out.write(msgspec.json.encode(each.verdict.to_dict()) + b"\n")
-        aside.replace(output)
-    finally:
-        aside.unlink(missing_ok=True)
+    with written_whole(output) as out:
+        for each in found:
+            out.write(msgspec.json.encode(each.verdict.to_dict()) + b"\n")
 
 
 def _bar(console: Console) -> Progress:

@@ -55,6 +55,10 @@ def test_a_budget_that_ends_early_says_so_everywhere_and_what_was_bought_goes_on
     (check,) = (c for c in require(place.home, "prompts", "B3").audit.checks if c.name == "dataset_fits_budget")
     assert "the buying may end before every prompt is asked" in check.sentence
     assert check.numbers["probably_usd"] < check.numbers["worst_case_usd"]
+    # A lower one does not take back what is there.
+    write_datasets(place.folder, budget_usd=0.0001)
+    assert ended(place, "B3").returncode == 3
+    assert require(place.home, "training_shards", "B3").audit.rows == answers
     # Once there is more to spend, the rest is asked and nothing twice.
     write_datasets(place.folder, budget_usd=1)
     with place.instance() as instance:

@@ -436,3 +436,13 @@ def test_two_row_groups_and_empty_ones_make_no_difference(tmp_path: Path) -> Non
             version.audit([])
         exported(home, tmp_path / f"{name}_out", shard_bytes=3_000, weights={"B3": 1.5})
     assert rows_in(tmp_path / "small_out") == rows_in(tmp_path / "large_out")
+
+
+def test_a_dataset_that_left_the_datasets_file_is_exported_only_by_name(home: Home, tmp_path: Path) -> None:
+    made = exported(home, tmp_path / "a", of_file=frozenset({"B3", "B5"}))
+    assert list(made.manifest["datasets"]) == ["B3"]
+    assert made.notes == ("left out: B4 is not in the datasets file any more; name it to export it too",)
+    named = exported(home, tmp_path / "b", of_file=frozenset({"B3"}), datasets=("B3", "B4"))
+    assert (list(named.manifest["datasets"]), named.notes) == (["B3", "B4"], ())
+    with pytest.raises(ExportError, match=r"names none of the datasets with training shards \(B3, B4\); set EAGLE_"):
+        exported(home, tmp_path / "c", of_file=frozenset({"B9"}))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from eagle_assets.durability import written_whole
 from eagle_assets.reconstruction.files.exchanges import read_calibration, write_calibration
 from eagle_assets.reconstruction.files.pieces import Judged, judge_span, look_at
 from eagle_assets.reconstruction.files.sampling import survey
@@ -47,14 +47,9 @@ def write_verdicts(
 
 def _write(judged: Iterable[Judged], output: Path, on_bytes: Callable[[int], None]) -> Summary:
     summary = Summary()
-    aside = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as out:
-            for piece in judged:
-                out.write(piece.verdicts)
-                summary.add_all(piece.summary)
-                on_bytes(piece.read)
-        aside.replace(output)
-    finally:
-        aside.unlink(missing_ok=True)
+    with written_whole(output) as out:
+        for piece in judged:
+            out.write(piece.verdicts)
+            summary.add_all(piece.summary)
+            on_bytes(piece.read)
     return summary

@@ -23,16 +23,18 @@ def export_to(
     folder: Path, form: str, datasets: Sequence[str], weights: Sequence[str], size: str, **options: Any
 ) -> None:
     """Export as the command line says. Raises ExportError and ConfigurationError."""
+    settings = Settings()
+    configuration = load_configuration(settings.datasets_file)
     request = ExportRequest(
         form,  # type: ignore[arg-type]  # the request itself refuses what is no format
         folder,
         datasets=tuple(name for names in datasets for name in names.split(",") if name),
         weights=dict(_weight(pair) for pairs in weights for pair in pairs.split(",") if pair),
         shard_bytes=size_in_bytes(size),
+        of_file=frozenset(configuration.datasets),
         **options,
     )
-    settings = Settings()
-    target = target_named(load_configuration(settings.datasets_file).target)
+    target = target_named(configuration.target)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:15}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

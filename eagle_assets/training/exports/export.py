@@ -127,10 +127,17 @@ def shards_to_export(home: Home, target: Target, request: ExportRequest) -> tupl
     if strange := [name for name in request.weights if request.datasets and name not in request.datasets]:
         raise ExportError(f"{strange[0]} has a weight and is not among the datasets to export; name it there too")
     refused: list[str] = []
+    dropped = [name for name in there if request.of_file is not None and name not in request.of_file]
     if request.datasets:
         shards = [require(home, "training_shards", name) for name in dict.fromkeys(request.datasets)]
     else:
-        shards, refused = require_all(home, "training_shards", there)
+        if len(dropped) == len(there):
+            raise ExportError(
+                f"the datasets file names none of the datasets with training shards ({', '.join(there)}); set "
+                "EAGLE_ASSETS_DATASETS to the file that does, or name those that are to be exported"
+            )
+        shards, refused = require_all(home, "training_shards", [name for name in there if name not in dropped])
+        refused += [f"{name} is not in the datasets file any more; name it to export it too" for name in dropped]
         if not shards:
             raise ExportError(f"no dataset can be exported: {'; '.join(refused)}")
     for published in shards:

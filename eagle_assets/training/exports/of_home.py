@@ -14,12 +14,15 @@ from eagle_assets.training.exports.request import ExportRequest
 _DIGITS = 12
 
 
-def export_into_home(home: Home, target: Target, name: str, options: Export) -> Exported:
-    """Make an export of the datasets file, or leave it where it is there; the one that it supersedes goes.
+def export_into_home(
+    home: Home, target: Target, name: str, options: Export, of_file: frozenset[str] | None = None
+) -> Exported:
+    """Make an export of the datasets file, or leave it where it is there; the one that it supersedes goes. `of_file`
+    are the datasets of that file.
 
     Raises ExportError and GateClosed.
     """
-    chosen = options.model_dump()
+    chosen = {**options.model_dump(), "of_file": of_file}
     request = ExportRequest(folder=home.exports / name, **chosen)
     shards, _ = shards_to_export(home, target, request)
     folder = home.exports / f"{name}-{request.plan(shards)[:_DIGITS]}"

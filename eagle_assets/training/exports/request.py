@@ -31,10 +31,11 @@ class ExportError(Exception):
 class ExportRequest:
     """An export. Two equal requests on the same published shards give the same bytes.
 
-    `datasets` empty means all that may be read. `max_length` counts tokens: a longer sequence is left out, or with
-    `cut` reduced to its first ones, where one of those was generated. `dedup` keeps the first row of each prompt, or
-    of each whole sequence. `eval_share` of the prompts go to a split of their own. `weights` says how often rows of a
-    dataset are to be met in training: 2 writes each twice, 0.5 writes half of them.
+    `datasets` empty means all that may be read; where `of_file` is given, those among them that the datasets file
+    names. `max_length` counts tokens: a longer sequence is left out, or with `cut` reduced to its first ones, where one
+    of those was generated. `dedup` keeps the first row of each prompt, or of each whole sequence. `eval_share` of the
+    prompts go to a split of their own. `weights` says how often rows of a dataset are to be met in training: 2 writes
+    each twice, 0.5 writes half of them.
     """
 
     format: Format
@@ -48,6 +49,7 @@ class ExportRequest:
     weights: Mapping[str, float] = field(default_factory=dict)
     shard_bytes: int = DEFAULT_SHARD_BYTES
     draft_size: int = DEFAULT_SIZE
+    of_file: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:

@@ -112,6 +112,21 @@ def test_where_verdicts_go_is_looked_at_before_the_work(tmp_path: Path) -> None:
     itself = reconstruct(file, "-o", file)
     assert (itself.returncode, file.read_bytes()) == (1, answers(1)[0])
     assert "is an input too" in itself.stderr
+    kept = reconstruct(file, "-o", tmp_path / "out.jsonl", "--save-calibration", file)
+    assert (kept.returncode, file.read_bytes()) == (1, answers(1)[0])
+    twice = reconstruct(file, "-o", tmp_path / "out.jsonl", "--save-calibration", tmp_path / "out.jsonl")
+    assert (twice.returncode, "is another output too" in twice.stderr) == (1, True)
+    device = reconstruct(file, "-o", "/dev/null")
+    assert (device.returncode, "/dev/null is no file" in device.stderr) == (1, True)
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    file, out, link = (tmp_path / name for name in ("in.jsonl", "out.jsonl", "link.jsonl"))
+    file.write_bytes(answers(1)[0])
+    link.symlink_to(out)
+    assert reconstruct(file, "-o", link).returncode == 0
+    assert link.is_symlink()
+    assert len(written(out)) == 1
 
 
 def test_an_interruption_is_said_in_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
