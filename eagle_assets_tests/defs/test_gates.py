@@ -176,8 +176,11 @@ def test_a_bad_prompt_closes_the_gate_before_anything_is_bought(place: Place, li
         require(place.home, "training_shards", "B3")
 
 
-def test_a_dataset_that_could_cost_more_than_its_cap_is_refused(place: Place) -> None:
+def test_a_dataset_that_could_cost_more_than_its_cap_is_refused_before_anything_was_asked(place: Place) -> None:
     write_datasets(place.folder, budget_usd=0.0001)
+    with place.instance() as instance:
+        assert run(instance, "B3", "prompts").success
+    shutil.rmtree(place.home.root / "journal")
     with place.instance() as instance:
         assert "dataset_fits_budget" in refusal(run(instance, "B3", "prompts"), "prompts")
 
