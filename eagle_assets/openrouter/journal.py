@@ -353,9 +353,14 @@ class Journal(JournalReader):
             os.close(descriptor)
         for attempt in open_attempts:
             self._attempts[attempt.prompt_id, attempt.request_key] += 1
-        recovered = tuple(self.end(attempt, INTERRUPTED) for attempt in open_attempts)
+        recovered = tuple(self._end_interrupted(attempt) for attempt in open_attempts)
         self.sync()
         return recovered
+
+    def _end_interrupted(self, attempt: Attempt) -> JournalRecord:
+        """An answer that had come whole is as good as one whose end was noted."""
+        came_whole = read_outcome(attempt.exchange(None, self._body(attempt))).complete
+        return self.end(attempt, None if came_whole else INTERRUPTED)
 
 
 def _as_strings(values: Strings) -> pa.Array | pa.ChunkedArray:

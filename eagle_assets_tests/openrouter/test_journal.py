@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eagle_assets.openrouter.attempts import JournalRecord
+from eagle_assets.openrouter.attempts import Attempt, JournalRecord
 from eagle_assets.openrouter.journal import INTERRUPTED, Journal, JournalReader
 from eagle_assets.openrouter.record_file import JournalError
 
@@ -16,6 +16,11 @@ STREAM = (
     b': OPENROUTER PROCESSING\n\ndata: {"id":"gen-1","model":"moonshotai/kimi-k2.5-0127","provider":"Chutes",'
     b'"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: {"id":"gen-1","choices":[],'
     b'"usage":{"prompt_tokens":3,"completion_tokens":2,"cost":0.25}}\n\ndata: [DONE]\n\n'
+)
+END = b"data: [DONE]\n\n"
+JSON_BODY = (
+    b'{"id":"gen-1","choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":3,"completion_tokens":2,"cost":0.25}}'
 )
 
 
@@ -100,6 +105,35 @@ def test_an_attempt_left_open_is_possibly_paid_and_a_whole_answer_is_kept(tmp_pa
     assert recovered["cut"].possibly_paid
     assert recovered["cut"].exchange.body == STREAM[:150]
     assert (recovered["whole"].outcome, recovered["whole"].cost_usd) == ("answered", 0.25)
+
+
+@pytest.mark.parametrize("body", [STREAM, STREAM.removesuffix(END), b" " + JSON_BODY])
+def test_a_whole_answer_whose_end_was_not_noted_is_as_good_as_any(tmp_path: Path, body: bytes) -> None:
+    def asked(journal: Journal) -> Attempt:
+        attempt = journal.ask("local-1", "p", "k", REQUEST)
+        journal.begin(attempt, 200, [])
+        journal.receive(attempt, body, 0.5)
+        return attempt
+
+    with Journal.open(tmp_path / "calm") as journal:
+        calm = journal.end(asked(journal))
+    with Journal.open(tmp_path / "disturbed") as journal:
+        asked(journal)
+    with Journal.open(tmp_path / "disturbed") as journal:
+        (recovered,) = journal.recovered
+    assert recovered.outcome == "answered"
+    assert recovered.exchange == calm.exchange
+
+
+@pytest.mark.parametrize("body", [STREAM[:-60], JSON_BODY[:-1], b"", b": OPENROUTER PROCESSING\n\n"])
+def test_an_answer_that_was_cut_by_the_end_of_the_process_says_so(tmp_path: Path, body: bytes) -> None:
+    with Journal.open(tmp_path) as journal:
+        attempt = journal.ask("local-1", "p", "k", REQUEST)
+        journal.begin(attempt, 200, [])
+        journal.receive(attempt, body, 0.5)
+    with Journal.open(tmp_path) as journal:
+        (recovered,) = journal.recovered
+    assert (recovered.outcome, recovered.exchange.transport_error) == ("retry", INTERRUPTED)
 
 
 def test_a_second_writer_is_told_who_has_it(tmp_path: Path) -> None:

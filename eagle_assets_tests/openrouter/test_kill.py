@@ -44,11 +44,10 @@ def collect(home: Path, base_url: str) -> CollectionSummary:
     return collect_missing(home, "B3", asked, CONFIGURATION, settings, timing=QUICK)
 
 
-def shards(home: Path, without: set[str]) -> bytes:
-    """The training shards that a journal leads to, as a Parquet file, without the answers to some prompts."""
+def shards(home: Path) -> bytes:
+    """The training shards that a journal leads to, as a Parquet file."""
     prompt_ids = [prompt.prompt_id for prompt in PROMPTS]
-    records = [record for record in open_journal(home, "B3").read(prompt_ids) if record.prompt_id not in without]
-    rows = [row_of_record(record, "B3") for record in records]
+    rows = [row_of_record(record, "B3") for record in open_journal(home, "B3").read(prompt_ids)]
     rows = pa.Table.from_pylist(rows, schema=RAW_RESPONSES).to_pylist()
     sequences = pa.Table.from_pylist(list(sequence_rows(rows, calibrate_rows(rows))), schema=TOKEN_SEQUENCES)
     size = target_named(CONFIGURATION.target).vocabulary.size
@@ -98,6 +97,4 @@ def test_twenty_kills_lose_nothing_and_buy_nothing_twice(tmp_path: Path) -> None
     spent = budget_totals(disturbed, CONFIGURATION).all
     assert spent.reserved_usd == 0
     assert books["billed_usd"] <= spent.spent_usd <= books["billed_usd"] * 1.02
-    # A kill between the last byte of an answer and the note of its end leaves a doubt, which keeps it from the shards.
-    whole_all_the_same = {r.prompt_id for r in interrupted if r.outcome == "answered"}
-    assert shards(disturbed, whole_all_the_same) == shards(calm, whole_all_the_same)
+    assert shards(disturbed) == shards(calm)
