@@ -11,20 +11,18 @@ from typing import BinaryIO
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `path` so that it is there whole or not at all, also after a crash of the machine."""
-    path = path.resolve()  # a link stays one
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-    sync_folder(path.parent)
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    sync_folder(path.resolve().parent)
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` once it was written; what was broken off leaves nothing."""
+    """A file that takes the place of `path` once it was written; what was broken off leaves nothing. A link stays one,
+    and what it points to is replaced."""
     path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

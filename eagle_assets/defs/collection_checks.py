@@ -18,6 +18,7 @@ from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
 from eagle_assets.reconstruction.own.local import response_in
 
 WORST = 10
+NANODOLLAR = 1e-9  # the ledger counts in them
 ASKED_OF = ("exchange_id", "outcome", "stray", "model", "provider", "request")
 _SEEN = pa.schema([("prompt_id", pa.string()), ("outcome", pa.string())])
 
@@ -76,15 +77,16 @@ def nothing_lost(explained: Check, differing: Sequence[str]) -> Check:
     )
 
 
-def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]], asked: int) -> Check:
-    """Whether what was spent is within the caps; where nothing was `asked` now, more was spent before these were
-    lowered, and goes on downstream."""
-    over = [name for name, (spent, cap) in spent_and_cap.items() if spent > cap]
+def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]], spent_since_usd: float) -> Check:
+    """Whether what was spent is within the caps; or whether they were lowered since, where nothing was spent on this
+    dataset since its last good version."""
+    over = any(spent > cap for spent, cap in spent_and_cap.values())
+    lowered = over and spent_since_usd < NANODOLLAR
     return Check(
         "spend_within_budget",
-        not (over and asked),
+        not over or lowered,
         "; ".join(f"{name}: ${spent:.4f} of ${cap:.2f}" for name, (spent, cap) in spent_and_cap.items())
-        + ("; more was spent before, and nothing is now" if over and not asked else ""),
+        + ("; it was spent before the cap was lowered, and nothing was since" if lowered else ""),
         {f"spent_usd_{name.replace(' ', '_')}": spent for name, (spent, _) in spent_and_cap.items()},
     )
 

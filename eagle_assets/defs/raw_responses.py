@@ -169,15 +169,17 @@ def _bought(
     origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
     nothing_lost = write_collected(version, name, wanted.prompt_ids, summary, origin.stray)
     totals = budget_totals(home.root, configuration)
+    spent_usd = totals.datasets[name].spent_usd
+    spent_before_usd = version.last_good.counts.get("spent_usd", 0.0) if version.last_good is not None else 0.0
     allowed = providers_allowed(version.batches(columns=ASKED_OF), configuration.target, endpoints)
     checks = [
         nothing_lost,
         spend_within_budget(
             {
-                name: (totals.datasets[name].spent_usd, dataset.budget_usd or totals.budget_usd),
+                name: (spent_usd, dataset.budget_usd or totals.budget_usd),
                 "all datasets": (totals.all.spent_usd, totals.budget_usd),
             },
-            summary.attempts,
+            spent_usd - spent_before_usd,
         ),
         allowed,
     ]
@@ -186,7 +188,7 @@ def _bought(
         "answers": allowed.numbers["answers"],
         "not_asked_yet": summary.left,
         "beyond_budget": summary.beyond_budget,
-        "spent_usd": totals.datasets[name].spent_usd,
+        "spent_usd": spent_usd,
     }
     audit = version.audit(checks, inputs, counts, vocabulary=inputs[0].audit.vocabulary)
     yield from events_of(audit, {**_said(summary), **spend_metadata(totals, {name: dataset.budget_usd}, [name])})

@@ -53,7 +53,6 @@ class NewVersion:
         self.folder = home.staging(stage, dataset, run_id)
         self.last_good = last_good(home, stage, dataset)
         self._files: dict[str, _Told | File] = {}
-        self._there: dict[str, bool] = {}  # files of the last good version that were looked at
 
     @property
     def files(self) -> list[str]:
@@ -132,11 +131,9 @@ class NewVersion:
         return True
 
     def is_there(self, file: File) -> bool:
-        """Whether a file of the last good version is still what was published; looked at once."""
-        if file.name not in self._there:
-            path = self.published(file)
-            self._there[file.name] = path.is_file() and sha256_of(path) == file.sha256
-        return self._there[file.name]
+        """Whether a file of the last good version is still what was published."""
+        path = self.published(file)
+        return path.is_file() and sha256_of(path) == file.sha256
 
     def keep_made_from(self, recipe: str) -> File | None:
         """Keep the file of the last good version that was made from the same; None where there is none."""

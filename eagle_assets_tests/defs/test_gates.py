@@ -16,6 +16,7 @@ import pytest
 from eagle_assets.defs.gates import refusals
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
+from eagle_assets.openrouter.ledger import Ledger, ledger_path
 from eagle_assets.reconstruction.console.show_command import find_in_home
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.parts import findings as part_findings
@@ -183,6 +184,23 @@ def test_a_dataset_that_could_cost_more_than_its_cap_is_refused_before_anything_
     shutil.rmtree(place.home.root / "journal")
     with place.instance() as instance:
         assert "dataset_fits_budget" in refusal(run(instance, "B3", "prompts"), "prompts")
+
+
+def test_what_was_spent_beyond_the_cap_stops_this_run_and_the_next_until_the_cap_is_raised(place: Place) -> None:
+    audit = require(place.home, "raw_responses", "B3").audit
+    write_datasets(place.folder, budget_usd=0.5)
+    with Ledger(ledger_path(place.home.root), 0.5, {"B3": None}) as ledger:
+        assert ledger.reserve("dearer than its provider said", "B3", 0.01)
+        ledger.settle("dearer than its provider said", 0.6)
+    with place.instance() as instance:
+        assert run(instance, "B3", "prompts").success
+        for _ in range(2):
+            assert "spend_within_budget" in refusal(run(instance, "B3", "raw_responses"), "raw_responses")
+    assert read_record(place.home, "raw_responses", "B3").published == audit
+    write_datasets(place.folder, budget_usd=1)
+    with place.instance() as instance:
+        assert run(instance, "B3", "prompts", "raw_responses").success
+    assert require(place.home, "raw_responses", "B3").audit.counts["spent_usd"] > 0.6
 
 
 def test_prompts_that_changed_after_their_audit_are_not_bought(place: Place) -> None:
