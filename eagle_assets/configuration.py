@@ -27,7 +27,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
 ALWAYS_EXCLUDED = ("fireworks", "baseten")  # they serve requantised weights (FACTS 3)
 
-MOST_TOKENS = 1_000_000  # of an answer: more than any context that a model has
+MOST_ANSWER_TOKENS = 1_000_000  # more than any context that a model has
 MOST_LETTERS_OF_A_NAME = 100  # as folders are called so, and file systems take 255 bytes
 
 PROBES = "probes"
@@ -139,7 +139,7 @@ class OpenRouterDataset(Frozen):
 
     source: Literal["openrouter"]
     prompts: Path
-    max_tokens: int = Field(default=4_096, gt=0, le=MOST_TOKENS)
+    max_tokens: int = Field(default=4_096, gt=0, le=MOST_ANSWER_TOKENS)
     cron: str | None = None
     budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     limit_per_tick: int | None = Field(default=None, gt=0)
@@ -174,7 +174,7 @@ class ServerDataset(Frozen):
     base_url: BaseUrl
     prompts: Path
     model: str | None = None
-    max_tokens: int = Field(default=4_096, gt=0, le=MOST_TOKENS)
+    max_tokens: int = Field(default=4_096, gt=0, le=MOST_ANSWER_TOKENS)
     extra_body: dict[str, Any] = {}
 
 
@@ -276,7 +276,7 @@ class Configuration(Frozen):
         return {n: d for n, d in self.datasets.items() if not isinstance(d, OpenRouterDataset)}
 
 
-_KEYS_OF: Mapping[int | str, type[Frozen]] = {
+_MODEL_OF: Mapping[int | str, type[Frozen]] = {
     "openrouter": OpenRouterDataset,
     "local": LocalDataset,
     "server": ServerDataset,
@@ -295,7 +295,7 @@ def _in_words(problem: ErrorDetails) -> str:
     where = ".".join(str(part) for i, part in enumerate(place) if not (i == 2 and part in tags)) or "file"
     if problem["type"] == "extra_forbidden":
         named = place[:1] + place[2:] if place[0] in ("datasets", "exports") else place  # without the user's own name
-        model = next((_KEYS_OF[part] for part in reversed(named[:-1]) if part in _KEYS_OF), Configuration)
+        model = next((_MODEL_OF[part] for part in reversed(named[:-1]) if part in _MODEL_OF), Configuration)
         meant = get_close_matches(str(place[-1]), model.model_fields, 1)
         return f"{where} is no key that is known here" + (f"; is `{meant[0]}` meant?" if meant else "")
     if problem["type"] == "union_tag_invalid":

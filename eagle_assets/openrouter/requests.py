@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from eagle_assets.configuration import Configuration, OpenRouterDataset, ServerDataset
+from eagle_assets.configuration import MOST_ANSWER_TOKENS, Configuration, OpenRouterDataset, ServerDataset
 from eagle_assets.openrouter.wrong_rows import WrongRows
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -202,8 +202,10 @@ def _params(value: object, *, has_tools: bool) -> dict[str, Any]:
     if "max_completion_tokens" in value:
         raise _Wrong("params: use max_tokens instead of max_completion_tokens")
     max_tokens = value.get("max_tokens", 1)
-    if type(max_tokens) is not int or max_tokens < 1:
-        raise _Wrong(f"params: max_tokens is {max_tokens!r}; it must be a whole number above 0")
+    if type(max_tokens) is not int or not 1 <= max_tokens <= MOST_ANSWER_TOKENS:
+        raise _Wrong(
+            f"params: max_tokens is {max_tokens!r}; it must be a whole number from 1 to {MOST_ANSWER_TOKENS:,}"
+        )
     if "tool_choice" in value and not has_tools:
         raise _Wrong("params: tool_choice without tools")
     return value

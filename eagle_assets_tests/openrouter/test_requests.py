@@ -47,6 +47,7 @@ def test_rows_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> 
         ({"prompt_id": "x", "messages": USER, "tools": [{"name": "weather"}]}, "tool 1"),
         ({"prompt_id": "x", "messages": USER, "params": {"model": "other"}}, "'model'"),
         ({"prompt_id": "x", "messages": USER, "params": {"max_tokens": 0}}, "max_tokens"),
+        ({"prompt_id": "x", "messages": USER, "params": {"max_tokens": 1_000_001}}, "from 1 to 1,000,000"),
         ({"prompt_id": "x", "messages": USER, "params": {"n": 2}}, "'n'"),
         ({"prompt_id": "x", "messages": USER, "params": {"tool_choice": "none"}}, "tool_choice"),
         ({"prompt_id": "x", "messages": USER, "params": {"temprature": 1}}, "is 'temperature' meant?"),

@@ -14,9 +14,7 @@ from eagle_assets.training.exports.request import ExportRequest
 _DIGITS = 12
 
 
-def export_into_home(
-    home: Home, target: Target, name: str, options: Export, of_file: frozenset[str] | None = None
-) -> Exported:
+def export_into_home(home: Home, target: Target, name: str, options: Export, of_file: frozenset[str]) -> Exported:
     """Make an export of the datasets file, or leave it where it is there; the one that it supersedes goes. `of_file`
     are the datasets of that file.
 
