@@ -33,6 +33,8 @@ MOST_LETTERS_OF_A_NAME = 100  # as folders are called so, and file systems take 
 PROBES = "probes"
 """The name under which probes are journaled and entered into the ledger, as if it were a dataset."""
 
+_TAKEN = {PROBES: "what providers are tried with is kept under it", "all": "what is of no dataset, or of all, has it"}
+
 
 class ConfigurationError(Exception):
     """The datasets file or the environment cannot be used; the message says what to change."""
@@ -42,7 +44,22 @@ def _blank_is_none(value: object) -> object:
     return value.strip() or None if isinstance(value, str) else value
 
 
-Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_none)]
+def _fits_into_a_header(secret: SecretStr | None) -> SecretStr | None:
+    if secret is not None and not re.fullmatch("[!-~]+", secret.get_secret_value()):
+        raise ValueError("a key has neither blanks nor letters beyond ASCII; copy it again")
+    return secret
+
+
+Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_none), AfterValidator(_fits_into_a_header)]
+
+
+def _is_an_address(url: str) -> str:
+    if not re.match(r"https?://[^/]", url):
+        raise ValueError(f"{url!r} is no address of a server: write it like 'http://gpu:8000/v1'")
+    return url
+
+
+BaseUrl = Annotated[str, AfterValidator(_is_an_address)]
 
 
 def revealed(secret: Secret) -> str | None:
@@ -51,7 +68,10 @@ def revealed(secret: Secret) -> str | None:
 
 
 class Settings(BaseSettings):
-    """Environment variables; a `.env` file in the working folder counts too, the environment wins."""
+    """Environment variables; a `.env` file in the working folder counts too, the environment wins.
+
+    Raises ConfigurationError.
+    """
 
     model_config = SettingsConfigDict(env_file=".env", extra="ignore", frozen=True)
 
@@ -59,8 +79,16 @@ class Settings(BaseSettings):
     datasets_file: Path = Field(default=PACKAGED_DATASETS_FILE, validation_alias="EAGLE_ASSETS_DATASETS")
     api_key: Secret = Field(default=None, validation_alias="OPENROUTER_API_KEY")
     judge_key: Secret = Field(default=None, validation_alias="EAGLE_ASSETS_JUDGE_KEY")
-    base_url: str = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
+    base_url: BaseUrl = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
     server_key: Secret = Field(default=None, validation_alias="EAGLE_ASSETS_SERVER_KEY")
+
+    def __init__(self) -> None:
+        try:
+            super().__init__()
+        except ValidationError as error:
+            raise ConfigurationError("; ".join(map(_in_words, error.errors()))) from None
+        except UnicodeDecodeError:
+            raise ConfigurationError("the file .env is no text in UTF-8: write it anew, NAME=value a line") from None
 
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))  # minute, hour, day, month, weekday
@@ -80,15 +108,6 @@ class Frozen(BaseModel):
     """A part of the datasets file: unknown keys are mistakes, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-def _is_an_address(url: str) -> str:
-    if not re.match(r"https?://[^/]", url):
-        raise ValueError(f"{url!r} is no address of a server: write it like 'http://gpu:8000/v1'")
-    return url
-
-
-BaseUrl = Annotated[str, AfterValidator(_is_an_address)]
 
 
 class MaxPrice(Frozen):
@@ -239,8 +258,8 @@ class Configuration(Frozen):
                     raise ValueError(f"{kind} name {name!r} may hold letters, digits, '-' and '_' only")
                 if len(name) > MOST_LETTERS_OF_A_NAME:
                     raise ValueError(f"{kind} name {name[:20]!r}… is longer than {MOST_LETTERS_OF_A_NAME} letters")
-        if PROBES in self.datasets:
-            raise ValueError(f"dataset name {PROBES!r} is taken: what providers are tried with is kept under it")
+        for name in _TAKEN.keys() & self.datasets.keys():
+            raise ValueError(f"dataset name {name!r} is taken: {_TAKEN[name]}")
         return self
 
     @model_validator(mode="after")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from eagle_assets.configuration import ConfigurationError, load_configuration
+from eagle_assets.cli import main
+from eagle_assets.configuration import ConfigurationError, Settings, load_configuration, revealed
 
 BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
 
@@ -49,6 +51,7 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
             "judge.vllm.base_url: 'localhost' is no address of a server",
         ),
         (BOUGHT.replace("B3", "probes") % "", "dataset name 'probes' is taken"),
+        (BOUGHT.replace("B3", "all") % "", "dataset name 'all' is taken"),
         (BOUGHT % ", budget_usd: .inf", "datasets.B3.budget_usd: Input should be a finite number"),
         (
             BOUGHT % "" + "routing: {max_price: {completions: 3}}",
@@ -87,3 +90,36 @@ def test_times_of_a_schedule(tmp_path: Path, cron: str) -> None:
 def test_a_folder_is_no_datasets_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         load_configuration(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("env_file", "complaint"),
+    [
+        (b"OPENROUTER_API_KEY=\xff\xfe", "the file .env is no text in UTF-8"),
+        (
+            "OPENROUTER_API_KEY=schl\u00fcssel".encode(),
+            "OPENROUTER_API_KEY: a key has neither blanks nor letters beyond",
+        ),
+        (b"EAGLE_ASSETS_JUDGE_KEY=sk-one two", "EAGLE_ASSETS_JUDGE_KEY: a key has neither blanks"),
+        (b"OPENROUTER_BASE_URL=localhost:80", "OPENROUTER_BASE_URL: 'localhost:80' is no address of a server"),
+    ],
+)
+def test_mistakes_in_the_environment_are_one_sentence_without_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env_file: bytes, complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_bytes(env_file + b"\n")
+    with pytest.raises(ConfigurationError) as raised:
+        Settings()
+    assert str(raised.value).startswith(complaint)
+    assert "schl" not in str(raised.value)
+    done = CliRunner().invoke(main, ["budget"])
+    assert (done.exit_code, done.output) == (1, f"Error: {raised.value}\n")
+
+
+def test_a_key_has_no_blanks_round_it_and_may_be_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENROUTER_API_KEY", "  sk-or-v1-abc\n")
+    monkeypatch.setenv("EAGLE_ASSETS_JUDGE_KEY", " ")
+    assert revealed(Settings().api_key) == "sk-or-v1-abc"
+    assert Settings().judge_key is None

@@ -73,7 +73,10 @@ def require_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None
 
 def home() -> Home:
     """The home of the user's settings."""
-    from eagle_assets.configuration import Settings
+    from eagle_assets.configuration import ConfigurationError, Settings
     from eagle_assets.lake.home import Home
 
-    return Home(Settings().home)
+    try:
+        return Home(Settings().home)
+    except ConfigurationError as error:
+        fail(str(error))

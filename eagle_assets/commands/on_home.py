@@ -37,8 +37,14 @@ def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
         fail(str(error))
     with RunPage() as page:
         try:
-            page.announce(_cost_of_run(datasets))
-            summary = materialise(datasets, until, on_outcome=page.show, on_progress=page.progress, as_tick=tick)
+            summary = materialise(
+                datasets,
+                until,
+                on_outcome=page.show,
+                on_progress=page.progress,
+                as_tick=tick,
+                on_begin=lambda: page.announce(_cost_of_run(datasets)),
+            )
         except (ConfigurationError, RunRefused, UnknownTarget) as error:
             fail(str(error))
         page.conclude(summary)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from eagle_assets.commands.group import fail
+from eagle_assets.commands.group import fail, require_outputs
 
 
 @click.command()
@@ -74,6 +74,7 @@ def sandbox(port: int, truth: Path | None, faults: tuple[str, ...], replay: Path
         click.echo(f"Serving until Ctrl-C. In another shell:\n\n  export OPENROUTER_BASE_URL={base_url}")
         click.echo("  export OPENROUTER_API_KEY=sandbox")
 
+    require_outputs([truth], [replay])
     try:
         serve(port, truth, announce, Faults.parse(faults), replay)
     except ValueError as error:

@@ -15,7 +15,7 @@ from eagle_assets.configuration import PROBES
 from eagle_assets.defs.spending import Spending
 from eagle_assets.openrouter.forecast import Forecast, in_words
 from eagle_assets.openrouter.probing import MOST_OF_THE_BUDGET
-from eagle_assets.openrouter.totals import FEE_SHARE, Amounts
+from eagle_assets.openrouter.totals import FEE_SHARE, Amounts, in_dollars
 
 MILLION = 1_000_000
 
@@ -52,7 +52,7 @@ def as_json(spending: Spending) -> dict[str, Any]:
 def as_page(spending: Spending) -> Iterator[RenderableType]:
     """A table with a row for each dataset and its providers, and what the rest will cost in a sentence."""
     totals = spending.totals
-    table = Table(title=f"Budget: ${totals.budget_usd:.2f}", show_footer=True)
+    table = Table(title=f"Budget: {in_dollars(totals.budget_usd)}", show_footer=True)
     cells = _cells("all", totals.all, fsum(spending.trusted_tokens.values()), _sum_of(spending))
     for number, (heading, footer) in enumerate(zip(_HEADINGS, cells, strict=True)):
         table.add_column(heading, footer, justify="right" if number else "left")
@@ -85,7 +85,7 @@ def before_a_run(spending: Spending) -> str:
     probes = spending.totals.datasets.get(PROBES)
     if probes is None or not probes.requests:
         most_usd = MOST_OF_THE_BUDGET * spending.totals.budget_usd
-        said += f"; asking each provider a few probes first costs ${most_usd:.2f} at most"
+        said += f"; asking each provider a few probes first costs {in_dollars(most_usd)} at most"
     return said
 
 

@@ -15,6 +15,7 @@ from eagle_assets.lake.audit import Check
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.endpoints import Endpoint
 from eagle_assets.openrouter.origin import MAX_SHARE_OF_STRAYS, Origin
+from eagle_assets.openrouter.totals import in_dollars
 from eagle_assets.reconstruction.own.local import response_in
 
 WORST = 10
@@ -85,7 +86,7 @@ def spend_within_budget(spent_and_cap: Mapping[str, tuple[float, float]], spent_
     return Check(
         "spend_within_budget",
         not over or lowered,
-        "; ".join(f"{name}: ${spent:.4f} of ${cap:.2f}" for name, (spent, cap) in spent_and_cap.items())
+        "; ".join(f"{name}: ${spent:.4f} of {in_dollars(cap)}" for name, (spent, cap) in spent_and_cap.items())
         + ("; it was spent before the cap was lowered, and nothing was since" if lowered else ""),
         {f"spent_usd_{name.replace(' ', '_')}": spent for name, (spent, _) in spent_and_cap.items()},
     )

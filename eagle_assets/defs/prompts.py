@@ -15,6 +15,7 @@ from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
 from eagle_assets.lake.audit import Check, Published, require
+from eagle_assets.openrouter.totals import in_dollars
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +122,7 @@ def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: "pa.Table", was_
     dearest_first = rows.sort_by([("worst_case_usd", "descending")])
     least_usd = dearest_first["worst_case_usd"][-1].as_py() if rows.num_rows else 0.0
     fits = was_asked or least_usd <= cap_usd
-    said = f"at worst ${cost.at_most_usd:.4f}, probably ${cost.probably_usd:.4f}, of ${cap_usd:.2f}"
+    said = f"at worst ${cost.at_most_usd:.4f}, probably ${cost.probably_usd:.4f}, of {in_dollars(cap_usd)}"
     if not fits:
         sentence = (
             f"a single request may cost ${least_usd:.4f}, and the cap is ${cap_usd:g}: lower max_tokens, or raise "

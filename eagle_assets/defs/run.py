@@ -39,11 +39,13 @@ def materialise(
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
     on_progress: OnProgress | None = None,
     as_tick: bool = False,
+    on_begin: Callable[[], None] = lambda: None,
 ) -> RunSummary:
     """Materialise these datasets (default: all) and the assets without partitions, up to and including `until`.
 
     Datasets go side by side, in processes of their own; one alone, or where an instance is given, in this process.
-    `as_tick` keeps each dataset within the limits that a tick of its schedule has.
+    `as_tick` keeps each dataset within the limits that a tick of its schedule has. `on_begin` is called once nothing
+    that was asked for stands in the way.
 
     All responses are collected before any is reconstructed, because calibration learns from them all. A dataset that
     is refused leaves the others alone. Raises RunRefused for a dataset or an asset that is not known, and where
@@ -64,6 +66,7 @@ def materialise(
         raise RunRefused(f"{settings.datasets_file} names no judge: put `judge: {{kind: sglang, base_url: …}}` into it")
     settings.home.mkdir(parents=True, exist_ok=True)
     conclude = CONCLUDE if configuration.exports or until == EXPORTS else [a for a in CONCLUDE if a != EXPORTS]
+    on_begin()
     stages = _stages(chosen, bought, _limits(configuration) if as_tick else {}, judged, conclude)
     if instance is None and len(chosen) > 1:
         with closing(Lanes(LANES, on_progress)) as lanes:

@@ -8,6 +8,7 @@ from eagle_assets.configuration import Configuration, OpenRouterDataset
 from eagle_assets.defs.limits import limits_of_a_tick, run_config
 from eagle_assets.defs.partitions import CONFIGURED, DATASETS
 from eagle_assets.defs.resources import Project
+from eagle_assets.openrouter.totals import in_dollars
 
 SECONDS_BETWEEN_LOOKS = 30
 
@@ -38,7 +39,7 @@ def schedules_of(configuration: Configuration) -> list[dg.ScheduleDefinition]:
 def _schedule(name: str, dataset: OpenRouterDataset, cron: str) -> dg.ScheduleDefinition:
     limits = limits_of_a_tick(dataset)
     within = " and ".join(
-        {"max_requests": f"{limit} prompts", "max_usd": f"${limit:.2f}"}[kind] for kind, limit in limits.items()
+        {"max_requests": f"{limit} prompts", "max_usd": in_dollars(limit)}[kind] for kind, limit in limits.items()
     )
 
     @dg.schedule(

@@ -70,7 +70,8 @@ def exchange_of(document: dict[str, Any], order: float = 0.0, place: str | None 
     """An exchange from its JSON object; `body` is text or, as `body_base64`, bytes. Where it has no name of its own, it
     is called after `place`, where that is given. Raises ValueError."""
     known = dict(document)
-    exchange_id = as_name(known.pop("exchange_id", None)) or place
+    named = known.pop("exchange_id", None)
+    exchange_id = as_name(str(named) if type(named) is int else named) or place
     if exchange_id is None:
         raise ValueError("exchange_id is missing or no text")
     body, encoded = known.pop("body", None), known.pop("body_base64", None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from eagle_assets.openrouter.endpoints import Price, worst_case_usd
-from eagle_assets.openrouter.totals import Amounts
+from eagle_assets.openrouter.totals import Amounts, in_dollars
 
 # Tokens of an answer where none has been seen yet: a guess that is said to be one.
 GUESSED_ANSWER_TOKENS = 1_000
@@ -54,15 +54,14 @@ def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Mappi
     if not forecast.prompts:
         return "nothing is left to be bought"
     sentence = (
-        f"{forecast.prompts:,} prompts to ask: ${min(forecast.at_most_usd, left_usd):.2f} at most, "
-        f"${min(forecast.probably_usd, left_usd):.2f} "
-        f"probably ({forecast.basis}); ${left_usd:.2f} of the budget are left, and buying credit costs {fee_share:.1%} "
-        "on top"
+        f"{forecast.prompts:,} prompts to ask: {in_dollars(min(forecast.at_most_usd, left_usd))} at most, "
+        f"{in_dollars(min(forecast.probably_usd, left_usd))} probably ({forecast.basis}); {in_dollars(left_usd)} of "
+        f"the budget are left, and buying credit costs {fee_share:.1%} on top"
     )
     if forecast.at_most_usd > left_usd:
         sentence += "; the worst case does not fit, so the run may end before all are asked"
     elif short:
-        needed = " and ".join(f"${usd:.2f}" for usd in short.values())
+        needed = " and ".join(map(in_dollars, short.values()))
         names = " and ".join(short)
         sentence += f"; the budget of {names} may end before all of its prompts are asked, which may cost {needed}"
     return sentence

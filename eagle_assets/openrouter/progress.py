@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from eagle_assets.openrouter.totals import in_dollars
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderProgress:
@@ -55,7 +57,7 @@ def in_a_line(progress: Progress) -> str:
     """The state of a collection as a line of plain text."""
     parts = [
         f"{progress.answered:,} of {progress.total:,} answered{_others(progress)}",
-        f"${progress.spent_usd:.4f} spent, ${progress.reserved_usd:.4f} reserved, ${progress.left_usd:.2f} left",
+        f"${progress.spent_usd:.4f} spent, ${progress.reserved_usd:.4f} reserved, {in_dollars(progress.left_usd)} left",
         f"{progress.rate:.1f} a second" + (f", {_duration(left)} to go" if (left := progress.seconds_left) else ""),
         f"{progress.in_flight} in flight, window {progress.window}",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -28,6 +29,11 @@ server says a word of it, and the answers would be bought without."""
 
 # What cannot change the ids: how the answer travels and who may give it.
 NOT_IN_KEY = ("stream", "stream_options", "usage", "provider")
+
+
+_HALF_A_CHARACTER = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 
 
 class PromptsError(WrongRows):
@@ -142,6 +148,8 @@ def _prompt(line: bytes, number: int) -> Prompt:
     except UnicodeDecodeError as error:
         raise _Wrong(f"it is not UTF-8 at byte {error.start + 1}; save the file as UTF-8") from None
     except (msgspec.DecodeError, RecursionError) as error:
+        if half := _HALF_A_CHARACTER.search(line):
+            raise _Wrong(f"{half[0].decode()} is half a character; write both halves, or the character") from None
         raise _Wrong(f"it is not JSON ({error})") from None
     if not isinstance(row, dict):
         raise _Wrong("it is no JSON object")

@@ -67,6 +67,11 @@ def totals_of(sums: Iterable[Sum], budget_usd: float, dataset_budgets: Mapping[s
     return Totals(budget_usd, everything, datasets, providers)
 
 
+def in_dollars(usd: float) -> str:
+    """An amount for a sentence: to the cent, and small ones to a hundredth of that."""
+    return f"${usd:,.2f}" if usd == 0 or usd >= 0.1 else f"${usd:.4f}"
+
+
 def sum_of(amounts: Iterable[Amounts]) -> Amounts:
     """Several amounts as one."""
     rows = [astuple(each) for each in amounts]

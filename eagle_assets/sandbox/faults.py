@@ -42,8 +42,10 @@ class Faults:
         found = {}
         for word in words:
             name, _, number = word.partition("=")
-            if name not in known or not number.isascii() or not number.isdigit():
-                raise ValueError(f"{word!r} is no fault; write NAME=N, where NAME is one of {', '.join(known)}")
+            if name not in known or not (number.isascii() and number.isdigit() and int(number)):
+                raise ValueError(
+                    f"{word!r} is no fault; write NAME=N, where NAME is one of {', '.join(known)} and N is above 0"
+                )
             found[name] = int(number)
         return cls(**found)
 
@@ -79,11 +81,16 @@ class Replays:
 
     @classmethod
     def of_file(cls, path: Path) -> Replays:
-        """From a file of exchange lines, as `eagle-assets reconstruct` takes them."""
+        """From a file of exchange lines, as `eagle-assets reconstruct` takes them; raises ValueError."""
         replays = cls()
-        for line in path.read_bytes().splitlines():
-            exchange = read_exchange_line(line)
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+            try:
+                exchange = read_exchange_line(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number} is no exchange: {error}") from None
             replays.waiting.setdefault(digest_of(exchange.request, "messages"), []).append(exchange)
+        if not replays.waiting:
+            raise ValueError(f"{path} holds no exchange to replay")
         return replays
 
     def answer(self, request: Mapping[str, Any]) -> Response | None:

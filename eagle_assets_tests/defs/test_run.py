@@ -98,7 +98,7 @@ def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.M
     ("arguments", "environment", "sentence"),
     [
         (["B99"], {}, "Error: there is no dataset 'B99' in "),
-        (["B1", "--until", "shards"], {}, "Error: there is no asset 'shards'; there are draft_vocabulary, exports, "),
+        (["B3", "--until", "shards"], {}, "Error: there is no asset 'shards'; there are draft_vocabulary, exports, "),
         (["B1"], {"EAGLE_ASSETS_DATASETS": "/nowhere.yaml"}, "Error: datasets file /nowhere.yaml does not exist"),
         (
             ["B1"],
@@ -114,6 +114,7 @@ def test_mistakes_are_one_sentence(
     assert result.returncode == 1
     assert result.stderr.startswith(sentence)
     assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
 
 
 def test_a_local_dataset_needs_no_key_and_stops_where_it_is_told(place: Place) -> None:

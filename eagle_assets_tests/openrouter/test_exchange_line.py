@@ -62,3 +62,11 @@ def test_a_line_as_it_should_be_is_plain() -> None:
     plain = exchange_line._plain_exchange(json.dumps({**line, "arrivals": [[0, 1.5]]}).encode(), 7)
     assert plain == Exchange("x", "m", "P", 200, {"model": "n"}, "é".encode(), arrivals=((0, 1.5),), order=7)
     assert exchange_line._plain_exchange(json.dumps({**line, "more": 1}).encode(), 7) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "called"), [('"17"', "17"), ("17", "17"), ("null", "f:3"), ("true", "f:3"), ("1.5", "f:3")]
+)
+def test_a_number_is_a_name_too_and_what_has_none_is_called_after_its_place(name: str, called: str) -> None:
+    line = b'{"exchange_id": %b, "body": "", "request": {}}' % name.encode()
+    assert read_exchange_line(line, place="f:3").exchange_id == called

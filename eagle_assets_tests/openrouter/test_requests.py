@@ -53,7 +53,8 @@ def test_rows_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> 
         ({"prompt_id": "x", "messages": USER, "params": {"temprature": 1}}, "is 'temperature' meant?"),
         ({"prompt_id": "x", "messages": USER, "sources": 1}, "'sources'"),
         ({"prompt_id": "a", "messages": USER}, "already on line 1"),
-        ('{"prompt_id": "x", "messages": [{"role": "user", "content": "\\ud800"}]}', "not JSON"),
+        ('{"prompt_id": "x", "messages": [{"role": "user", "content": "\\ud800"}]}', "\\ud800 is half a character"),
+        ('{"prompt_id": "x", "messages": [{"role": "user", "content": "\\ud83d\\ude00 \\uDE00"}]}', "\\uDE00 is half"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(tmp_path: Path, row: object, complaint: str) -> None:

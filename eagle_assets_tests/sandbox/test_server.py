@@ -199,3 +199,24 @@ def test_the_command_names_a_taken_port():
         run = subprocess.run([EAGLE_ASSETS, "sandbox", "--port", port], capture_output=True, text=True)
     assert run.returncode == 1
     assert run.stderr == f"Error: port {port} cannot be used (Address already in use); choose another with --port\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--fault", "stall=0"], "'stall=0' is no fault; write NAME=N, where NAME is one of excluded, "),
+        (["--fault", "stal=2"], "'stal=2' is no fault"),
+        (["--replay", "empty.jsonl"], "empty.jsonl holds no exchange to replay"),
+        (["--replay", "wrong.jsonl"], "wrong.jsonl, line 2 is no exchange: "),
+        (["--truth", "nowhere/truth.jsonl"], "the folder nowhere does not exist; make it first"),
+        (["--truth", "empty.jsonl", "--replay", "empty.jsonl"], "empty.jsonl is an input too"),
+    ],
+)
+def test_mistakes_are_said_before_it_serves(tmp_path, arguments, sentence):
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "wrong.jsonl").write_text('{"exchange_id": "a", "body": ""}\nhello\n')
+    command = [EAGLE_ASSETS, "sandbox", "--port", "0", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {sentence}")
+    assert done.stdout == ""

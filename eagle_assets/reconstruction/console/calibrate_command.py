@@ -20,6 +20,7 @@ from eagle_assets.reconstruction.console.calibration_page import (
     row_of,
     words_at_edges,
 )
+from eagle_assets.reconstruction.console.conclusion import NO_LINES
 from eagle_assets.reconstruction.console.explain import GroupExplanation, explain
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import exchanges_in, read_calibration, write_calibration
@@ -35,11 +36,11 @@ def calibrate_files(
 ) -> None:
     """Learn a calibration from `files`, keep it in `output`, and print it. What the target model decided is taken from
     the calibration in `judged`. Raises NothingToShow, CalibrationError and OSError."""
-    if output is not None and output.resolve() in {file.resolve() for file in files}:
-        raise NothingToShow(f"{output} is an input too; choose another name for the calibration")
     seen = list(seen_in(_exchanges(files, "calibrating")))
     observed = [of_one.observation for of_one in seen if of_one.observation is not None]
     if not observed:
+        if all(exchange.malformed is not None for exchange in exchanges_in(files)):
+            raise NothingToShow(NO_LINES)
         raise NothingToShow(
             f"no response in {_named(files)} has a text with a count of its tokens, so nothing can be learnt from it"
         )

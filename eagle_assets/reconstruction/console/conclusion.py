@@ -11,7 +11,7 @@ from rich.table import Table
 from eagle_assets.reconstruction.files.summary import Summary
 from eagle_assets.reconstruction.verdict import VERDICTS
 
-_NO_LINES = (
+NO_LINES = (
     "No line could be read. Exchanges are plain text in UTF-8, a JSON object a line, with exchange_id, model, "
     "provider, status, request and body (the text of the response, as received). Unpack a file that is compressed; "
     "write a JSON array as lines, as `jq -c '.[]'` does."
@@ -24,7 +24,7 @@ def conclude(console: Console, summary: Summary, seconds: float, output: Path) -
     if summary.reasons:
         console.print(_by_reason(summary))
     if summary.exchanges and summary.reasons["malformed_line"] == summary.exchanges:
-        console.print(_NO_LINES, style="yellow", highlight=False)
+        console.print(NO_LINES, style="yellow", highlight=False)
     console.print(
         f"{summary.exchanges:,} exchanges, {summary.tokens:,} output tokens in {seconds:.1f} s "
         f"({summary.tokens / seconds:,.0f} tokens a second). Verdicts are in {output}"

@@ -72,7 +72,9 @@ def export(
     try:
         shards, notes = shards_to_export(home, target, request)
         plan = request.plan(shards)
-        if _is_taken(folder):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise ExportError(f"{folder} is no folder; name a new one")
+        if folder.is_dir() and any(folder.iterdir()):
             if not is_complete(folder, plan):
                 raise ExportError(f"{folder} is not empty; name a new folder, or empty this one")
             manifest = msgspec.json.decode((folder / MANIFEST).read_bytes())
@@ -101,12 +103,6 @@ def require_space(folder: Path, needed: int) -> None:
             f"the export takes up to {needed / 1e9:,.1f} GB and {folder} has {free / 1e9:,.1f} GB free; make room, "
             "choose another disk, or export fewer datasets"
         )
-
-
-def _is_taken(folder: Path) -> bool:
-    if folder.is_dir():
-        return any(folder.iterdir())
-    return os.path.lexists(folder)
 
 
 def _bytes_there(folder: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -199,10 +200,14 @@ def test_an_explanation_names_exchanges_and_the_counts_of_words(recorded: Path) 
 
 
 def test_mistakes_are_one_sentence(recorded: Path, tmp_path: Path) -> None:
-    empty = tmp_path / "empty.jsonl"
+    empty, packed, refused = tmp_path / "empty.jsonl", tmp_path / "packed.jsonl.gz", tmp_path / "refused.jsonl"
     empty.write_text("\n")
+    packed.write_bytes(gzip.compress(recorded.read_bytes()))
+    refused.write_text('{"exchange_id": "x", "status": 429, "request": {}, "body": ""}\n')
     for arguments, said in (
-        ([str(empty)], "nothing can be learnt"),
+        ([str(empty)], "No line could be read"),
+        ([str(packed)], "Unpack a file that is compressed"),
+        ([str(refused)], "nothing can be learnt"),
         ([str(recorded), "--explain", "Nobody"], "there are some of Copperline, Harbour AI, Lakeside"),
         ([str(recorded), "-o", str(recorded)], "choose another name"),
     ):
