@@ -82,9 +82,9 @@ class Settings(BaseSettings):
     base_url: BaseUrl = Field(default="https://openrouter.ai/api/v1", validation_alias="OPENROUTER_BASE_URL")
     server_key: Secret = Field(default=None, validation_alias="EAGLE_ASSETS_SERVER_KEY")
 
-    def __init__(self) -> None:
+    def __init__(self, **values: Any) -> None:
         try:
-            super().__init__()
+            super().__init__(**values)
         except ValidationError as error:
             raise ConfigurationError("; ".join(map(_in_words, error.errors()))) from None
         except UnicodeDecodeError:
@@ -162,7 +162,7 @@ class OpenRouterDataset(Frozen):
     cron: str | None = None
     budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     limit_per_tick: int | None = Field(default=None, gt=0)
-    budget_usd_per_tick: float | None = Field(default=None, gt=0)
+    budget_usd_per_tick: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @field_validator("cron")
     @classmethod

@@ -53,6 +53,7 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
         (BOUGHT.replace("B3", "probes") % "", "dataset name 'probes' is taken"),
         (BOUGHT.replace("B3", "all") % "", "dataset name 'all' is taken"),
         (BOUGHT % ", budget_usd: .inf", "datasets.B3.budget_usd: Input should be a finite number"),
+        (BOUGHT % ", budget_usd_per_tick: .inf", "datasets.B3.budget_usd_per_tick: Input should be a finite number"),
         (
             BOUGHT % "" + "routing: {max_price: {completions: 3}}",
             "completions is no key that is known here; is `completion`",

@@ -179,9 +179,11 @@ class _Buyer:
         while True:
             attempts = collection.attempts
             await collection.run(questions, total, self.configuration.concurrency)
-            stopped = collection.stopped is not None
-            await self._settle(tries=1 if stopped else self.timing.generation_tries, patient=not stopped)
-            if stopped or not collection.beyond_budget or collection.attempts == attempts:
+            await collection.unless_stopped(self._settle(tries=self.timing.generation_tries, patient=True))
+            if collection.stopped is not None:
+                await self._settle(tries=1, patient=False)
+                return
+            if not collection.beyond_budget or collection.attempts == attempts:
                 return
             questions, collection.beyond_budget = iter(collection.beyond_budget), []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,7 +96,6 @@ class Collection:
         self._answers, self._stray = 0, ""
         self._in_flight = 0
         self._changed = asyncio.Event()
-        self._syncing = asyncio.Lock()
         self._began, self._shown_at = monotonic(), float("-inf")
         self._patience = _Patience(timing.room_wait)
         self._group: asyncio.Task[Any] | None = None
@@ -120,6 +119,7 @@ class Collection:
             if not self._grace_is_over or self._group is None or self._group.uncancel():
                 raise
         finally:
+            self._group = None
             if self._grace is not None:
                 self._grace.cancel()
             self._teller.close()
@@ -128,7 +128,20 @@ class Collection:
     def interrupt(self) -> None:
         """Ask nothing more; what is in flight may end within the grace, then it is recorded as it is."""
         self._stop(INTERRUPTED)
-        self._grace = asyncio.get_running_loop().call_later(self._timing.grace, self._end_grace)
+        if self._group is not None:
+            self._grace = asyncio.get_running_loop().call_later(self._timing.grace, self._end_grace)
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do other work for the dataset, which a stop breaks off where it is."""
+        stop = asyncio.create_task(self._until_stopped())
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
     def _end_grace(self) -> None:
         self._grace_is_over = True
@@ -291,8 +304,11 @@ class Collection:
         """Sleep, but not on after a stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self.stopped is None:
-                    await self._changed.wait()
+                await self._until_stopped()
+
+    async def _until_stopped(self) -> None:
+        while self.stopped is None:
+            await self._changed.wait()
 
     def _wait(self, state: RetryCallState) -> float:
         ended: Ended | None = state.outcome.result() if state.outcome else None

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from eagle_assets.openrouter.entries import Reservation, Settlement
-from eagle_assets.openrouter.ledger import Ledger, LedgerError
+from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.openrouter.no_ledger import NoLedger
 
 
 class Teller:
     """Enters reservations and settlements in the order in which they are handed in, as many at once as wait.
 
-    Each call returns once its entry is durable, and raises LedgerError where it could not be made.
+    Each call returns once its entry is durable, and raises what the ledger does where it could not be made.
     """
 
     def __init__(self, ledger: Ledger | NoLedger) -> None:
@@ -48,7 +48,7 @@ class Teller:
             entries = [entry for entry, _ in batch]
             try:
                 results = await loop.run_in_executor(self._thread, self._ledger.apply, entries)
-            except LedgerError as error:
+            except Exception as error:  # whatever it is, whoever waits must learn of it
                 for _, entered in batch:
                     _end(entered, error)
             else:
@@ -57,7 +57,7 @@ class Teller:
         self._at_work = None
 
 
-def _end(entered: asyncio.Future[bool], result: bool | LedgerError) -> None:
+def _end(entered: asyncio.Future[bool], result: bool | Exception) -> None:
     with suppress(asyncio.InvalidStateError):
         if isinstance(result, bool):
             entered.set_result(result)

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from eagle_assets.configuration import Configuration, ConfigurationError, Routing
+from eagle_assets.durability import write_atomically
 
 FILE_NAME = "routing.yaml"
 _MARK = "# written by provider_calibration: "
@@ -55,10 +56,7 @@ def write_routing(home_folder: Path, text: str) -> bool:
         first, _, rest = path.read_text(encoding="utf-8").partition("\n")
         if first != _MARK + _digest(rest):
             return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.new")
-    aside.write_text(f"{_MARK}{_digest(text)}\n{text}", encoding="utf-8")
-    aside.replace(path)
+    write_atomically(path, f"{_MARK}{_digest(text)}\n{text}".encode())
     return True
 
 
@@ -76,7 +74,8 @@ def with_written_routing(configuration: Configuration, home_folder: Path) -> Con
         raise ConfigurationError(f"{path} cannot be used, mend it or delete it: {error}") from None
     own = configuration.routing
     ignore = tuple(dict.fromkeys((*own.ignore, *written.ignore)))
-    routing = own.model_copy(update={**written.model_dump(exclude_unset=True), "ignore": ignore})
+    said = {name: getattr(written, name) for name in written.model_fields_set}
+    routing = own.model_copy(update={**said, "ignore": ignore})
     return configuration.model_copy(update={"routing": routing})
 
 

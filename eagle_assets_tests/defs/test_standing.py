@@ -92,6 +92,8 @@ def test_a_person_overrules_the_routing_and_is_left_alone(tmp_path: Path) -> Non
     assert not write_routing(tmp_path, "ignore: [e]\n")
     routing = with_written_routing(CONFIGURATION, tmp_path).routing
     assert (routing.ignore, routing.order) == (("quillhost", "c"), ("d",))
+    path.write_text("max_price: {completion: 3}\n")
+    assert with_written_routing(CONFIGURATION, tmp_path).routing.max_price.limits() == {"completion": 3}
     path.write_text("ignore: {}\nnonsense: 1\n")
     with pytest.raises(ConfigurationError, match="mend it or delete it"):
         with_written_routing(CONFIGURATION, tmp_path)

@@ -44,6 +44,7 @@ class Router:
     url: str = ""
     meter: float = 0.0
     has_meter: bool = True
+    meters_read: int = 0
     provider: str = "Chutes"
     model: str = "moonshotai/kimi-k2.5-0127"
     parameters: tuple[str, ...] = ()
@@ -116,6 +117,7 @@ class Router:
         return JSONResponse({"data": {"endpoints": [{**endpoint, "supported_parameters": list(self.parameters)}]}})
 
     async def key(self, request: Request) -> Response:
+        self.meters_read += 1
         return JSONResponse({"data": {"usage": self.meter}}, 200 if self.has_meter else 404)
 
 

@@ -347,6 +347,17 @@ def test_a_second_interruption_takes_effect_at_once(tmp_path: Path) -> None:
         assert {row.generation_id for row in ledger.unsettled("B3")} == set(router.billed)
 
 
+def test_an_interruption_while_costs_are_settled_ends_that_and_takes_its_effect(tmp_path: Path) -> None:
+    with serving(Router({"p0": ["no cost"]}, generation_404s=1_000)) as router:
+        process = collector(tmp_path, router, 2, grace=0.5, meter_quiet=60)
+        wait_for(lambda: router.meters_read >= 2)  # from now on it waits whether the meter stands still
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=15) == -signal.SIGINT
+    assert [record.outcome for record in open_journal(tmp_path, "B3").read()] == ["answered"] * 2
+    with Ledger.open(tmp_path, configuration()) as ledger:
+        assert [row.generation_id for row in ledger.unsettled("B3")] == ["gen-0"]
+
+
 def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + COLLECTOR
     with serving(Router(pause=1.0)) as router:
@@ -363,17 +374,22 @@ from dataclasses import replace
 from pathlib import Path
 from eagle_assets_tests.openrouter.router import Router
 from eagle_assets_tests.openrouter.test_client import QUICK, collect
-home, url, prompts, grace = sys.argv[1:5]
-timing = replace(QUICK, between_bytes=60, total=60, grace=float(grace))
+home, url, prompts, grace, meter_quiet = sys.argv[1:6]
+timing = replace(QUICK, between_bytes=60, total=60, grace=float(grace), meter_quiet=float(meter_quiet))
 collect(Path(home), Router(url=url), *(f"p{i}" for i in range(int(prompts))), timing=timing)
 """
 
 
 def collector(
-    home: Path, router: Router, prompts: int, grace: float = 10.0, code: str = COLLECTOR
+    home: Path,
+    router: Router,
+    prompts: int,
+    grace: float = 10.0,
+    meter_quiet: float = QUICK.meter_quiet,
+    code: str = COLLECTOR,
 ) -> subprocess.Popen[bytes]:
     """A process that collects so many prompts."""
-    arguments = [str(home), router.url, str(prompts), str(grace)]
+    arguments = [str(home), router.url, str(prompts), str(grace), str(meter_quiet)]
     return subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL)
 
 
@@ -405,7 +421,7 @@ def test_a_full_disk_is_a_clear_stop(tmp_path: Path) -> None:
     )
     with serving(Router()) as router:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path), router.url, "200", "10"],
+            [sys.executable, "-c", code, str(tmp_path), router.url, "200", "10", "0.1"],
             capture_output=True,
             text=True,
             check=True,
