@@ -254,10 +254,14 @@ class Configuration(Frozen):
     def _names_are_plain(self) -> Configuration:
         for kind, names in (("dataset", self.datasets), ("export", self.exports)):
             for name in names:
-                if not name.replace("_", "").replace("-", "").isalnum():
-                    raise ValueError(f"{kind} name {name!r} may hold letters, digits, '-' and '_' only")
+                if not re.fullmatch("[A-Za-z0-9_-]+", name):
+                    raise ValueError(f"{kind} name {name!r} may hold letters of ASCII, digits, '-' and '_' only")
                 if len(name) > MOST_LETTERS_OF_A_NAME:
                     raise ValueError(f"{kind} name {name[:20]!r}… is longer than {MOST_LETTERS_OF_A_NAME} letters")
+        one_name_each = {name.replace("-", "_"): name for name in self.datasets}
+        for name in self.datasets:
+            if (other := one_name_each[name.replace("-", "_")]) != name:
+                raise ValueError(f"dataset names {name!r} and {other!r} differ in '-' and '_' only; rename one")
         for name in _TAKEN.keys() & self.datasets.keys():
             raise ValueError(f"dataset name {name!r} is taken: {_TAKEN[name]}")
         return self

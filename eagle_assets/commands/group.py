@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
+    from eagle_assets.configuration import Configuration
     from eagle_assets.lake.home import Home
 
 
@@ -69,6 +70,14 @@ def require_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None
         if place.exists() and not place.is_file():
             fail(f"{output} is no file; what is written is put in its place as a whole, so name a file")
         taken[place] = "another output"
+
+
+def configuration() -> Configuration:
+    """The datasets file of the user's settings with the home's routing laid over it. Raises ConfigurationError."""
+    from eagle_assets.configuration import Settings, load_configuration
+    from eagle_assets.openrouter.written_routing import with_written_routing
+
+    return with_written_routing(load_configuration(Settings().datasets_file), home().root)
 
 
 def home() -> Home:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from eagle_assets.commands.group import fail, home, require_outputs
+from eagle_assets.commands.group import configuration, fail, home, require_outputs
 
 
 class _ExchangesFile(click.Path):
@@ -132,7 +132,7 @@ def judge(
       eagle-assets judge recorded.jsonl -o verdicts.jsonl --sglang http://127.0.0.1:30000
       eagle-assets judge monday.jsonl -o verdicts.jsonl --vllm http://127.0.0.1:8000 --save-calibration settled.json
     """
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration, revealed
+    from eagle_assets.configuration import ConfigurationError, Settings, revealed
     from eagle_assets.judge.bench import Bench
     from eagle_assets.judge.command import judge_files
     from eagle_assets.judge.opening import judge_named, opened
@@ -143,15 +143,14 @@ def judge(
 
     require_outputs([output, save_calibration], [*files, calibration_file])
     try:
-        settings = Settings()
-        configuration = load_configuration(settings.datasets_file)
-        chosen = judge_named(sglang, vllm, folder, model) or configuration.judge
+        configured = configuration()
+        chosen = judge_named(sglang, vllm, folder, model) or configured.judge
         if chosen is None:
             fail("there is no judge: name one with --sglang URL, --vllm URL or --folder DIR, or in the datasets file")
-        key = revealed(settings.judge_key)
+        key = revealed(Settings().judge_key)
         bench = Bench(opened(chosen, concurrency, key), home().root / "judge", concurrency)
-        target = target_named(configuration.target)
-        limit = configuration.max_residual_error
+        target = target_named(configured.target)
+        limit = configured.max_residual_error
         judge_files(files, output, bench, target, calibration_file, save_calibration, limit)
     except (CalibrationError, ConfigurationError, JudgeBusy, JudgeError, JournalError) as error:
         fail(str(error))
@@ -175,7 +174,7 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
     """
     from rich.console import Console
 
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.configuration import ConfigurationError
     from eagle_assets.reconstruction.console.show_command import NotFound, find_in_file, find_in_home
     from eagle_assets.reconstruction.console.show_command import show as print_as_shown
 
@@ -183,7 +182,7 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
         if file is not None:
             shown = find_in_file(exchange_id, file)
         else:
-            shown = find_in_home(exchange_id, home(), load_configuration(Settings().datasets_file).verdict_stage)
+            shown = find_in_home(exchange_id, home(), configuration().verdict_stage)
     except (ConfigurationError, NotFound) as error:
         fail(str(error))
     print_as_shown(shown, with_ids, Console(width=None if sys.stdout.isatty() else 120))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from eagle_assets.commands.group import fail, home
+from eagle_assets.commands.group import configuration, fail, home
 
 
 @click.command()
@@ -66,7 +66,7 @@ def budget(as_json: bool) -> None:
     import msgspec
     from rich.console import Console
 
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.configuration import ConfigurationError
     from eagle_assets.defs.budget_page import as_json as spending_as_json
     from eagle_assets.defs.budget_page import as_page
     from eagle_assets.defs.spending import spending
@@ -76,7 +76,7 @@ def budget(as_json: bool) -> None:
     from eagle_assets.targets.target import UnknownTarget
 
     try:
-        found = spending(home(), load_configuration(Settings().datasets_file))
+        found = spending(home(), configuration())
     except (ConfigurationError, LedgerError, JournalError, GateClosed, UnknownTarget) as error:
         fail(str(error))
     if as_json:
@@ -133,13 +133,13 @@ def report(output: Path | None) -> None:
       eagle-assets report
       eagle-assets report -o monday.html
     """
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.configuration import ConfigurationError
     from eagle_assets.lake.audit import GateClosed
     from eagle_assets.lake.catalogue import CatalogueError
     from eagle_assets.report.page import write_report
 
     try:
-        click.echo(write_report(home(), load_configuration(Settings().datasets_file), output))
+        click.echo(write_report(home(), configuration(), output))
     except (CatalogueError, ConfigurationError, GateClosed) as error:
         fail(str(error))
     _say_what_is_outdated()
@@ -180,11 +180,11 @@ def export(folder: Path, form: str, **options: Any) -> None:
 
 def _say_what_is_outdated() -> None:
     """What of the catalogue is not as it would be made now; what is asked of it is answered all the same."""
-    from eagle_assets.configuration import ConfigurationError, Settings, load_configuration
+    from eagle_assets.configuration import ConfigurationError
     from eagle_assets.lake.queries import outdated
 
     try:
-        sentences = outdated(home(), load_configuration(Settings().datasets_file).verdict_stage)
+        sentences = outdated(home(), configuration().verdict_stage)
     except ConfigurationError as error:
         sentences = [str(error)]
     for sentence in sentences:
@@ -193,16 +193,15 @@ def _say_what_is_outdated() -> None:
 
 def _cost_of_run(datasets: tuple[str, ...]) -> str | None:
     """What buying the rest of these datasets will cost, in a sentence; None where nothing is bought."""
-    from eagle_assets.configuration import Settings, load_configuration
     from eagle_assets.defs.budget_page import before_a_run
     from eagle_assets.defs.spending import spending
     from eagle_assets.lake.audit import GateClosed
     from eagle_assets.openrouter.ledger import LedgerError
     from eagle_assets.openrouter.record_file import JournalError
 
-    configuration = load_configuration(Settings().datasets_file)
-    bought = [name for name in configuration.bought if not datasets or name in datasets]
+    configured = configuration()
+    bought = [name for name in configured.bought if not datasets or name in datasets]
     try:
-        return before_a_run(spending(home(), configuration, bought)) if bought else None
+        return before_a_run(spending(home(), configured, bought)) if bought else None
     except (GateClosed, JournalError, LedgerError) as error:
         fail(str(error))

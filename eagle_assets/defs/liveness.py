@@ -23,14 +23,16 @@ def mark_alive(home: Home, run_id: str) -> None:
     _mark.close()
     path = _folder(home) / run_id
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = _mark.enter_context(path.open("a"))
+    aside = path.with_name(f".{run_id}")
+    file = _mark.enter_context(aside.open("a"))
     fcntl.flock(file, fcntl.LOCK_SH)
+    aside.rename(path)  # nobody sees it before it is locked
     _mark.callback(path.unlink, missing_ok=True)
 
 
 def runs_left_behind(home: Home) -> Iterator[str]:
     """Ids of runs whose processes ended without a word."""
-    for path in sorted(_folder(home).glob("*")):
+    for path in sorted(_folder(home).glob("[!.]*")):
         try:
             with path.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,15 +35,14 @@ def run_statistics(project: Project) -> dg.MaterializeResult:
         catalogue = build_catalogue(home, project.ledger_totals(), verdict_stage=configuration.verdict_stage)
         report = write_report(home, configuration)
         totals = budget_totals(home.root, configuration)
-    caps = {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
-    missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, configuration)]
-    overview = run_query(home, "overview").as_objects()
-    with duckdb.connect(home.catalogue, read_only=True) as eagle:
-        sequences = eagle.sql(f"SELECT {', '.join(LOOKED_AT)} FROM all_sequences ORDER BY dataset")
-        doubtful = to_look_at(sequences.to_arrow_reader(1_024))
-    spent = spend_metadata(totals, caps)
+        missing = [f"- **{it.dataset}**: {it.sentence}" for it in obstacles(home, configuration)]
+        overview = run_query(home, "overview").as_objects()
+        with duckdb.connect(home.catalogue, read_only=True) as eagle:
+            sequences = eagle.sql(f"SELECT {', '.join(LOOKED_AT)} FROM all_sequences ORDER BY dataset")
+            doubtful = to_look_at(sequences.to_arrow_reader(1_024))
+        trust = sequences_metadata(figures_of(home), "all datasets")
+    spent = spend_metadata(totals, {name: dataset.budget_usd for name, dataset in configuration.bought.items()})
     probes = totals.datasets.get(PROBES)
-    trust = sequences_metadata(figures_of(home), "all datasets")
     del trust["cost_usd"]  # of answers alone; what was spent has the probes too
     missing += [
         f"- **{row['dataset']}**: {row['beyond_budget']} of {row['prompts']} prompts found no room in the budget; "

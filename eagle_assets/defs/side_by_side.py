@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.queues import SimpleQueue
 from types import FrameType
@@ -25,42 +26,55 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LOOKS = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LANE_KILLED = (
+    "a process of this run was killed, as the system does where memory runs out; run it again: nothing is bought twice"
+)
 
 
 class Lanes:
     """Processes that execute groups. `on_progress` is called in this process with what their collections report."""
 
     def __init__(self, count: int, on_progress: OnProgress | None) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._reports: SimpleQueue[Progress] = context.SimpleQueue()
+        self._count, self._context = count, multiprocessing.get_context("spawn")
+        self._reports: SimpleQueue[Progress] = self._context.SimpleQueue()
         self._on_progress = on_progress
         self._interrupted = False
-        self._pool = ProcessPoolExecutor(count, context, _start_lane, (self._reports,))
-        for _ in range(count):
-            self._pool.submit(os.getpid)  # a lane starts with its first task, and takes seconds to start
+        self._pool = self._started()
+
+    def _started(self) -> ProcessPoolExecutor:
+        pool = ProcessPoolExecutor(self._count, self._context, _start_lane, (self._reports,))
+        for _ in range(self._count):
+            pool.submit(os.getpid)  # a lane starts with its first task, and takes seconds to start
+        return pool
 
     def close(self) -> None:
         """End the lanes; what they are at is finished first."""
         self._pool.shutdown(cancel_futures=True)
 
     def execute(self, groups: Iterable[Group]) -> Iterator[list[Outcome]]:
-        """The outcomes of each group as it ends.
+        """The outcomes of each group as it ends. Where a lane is killed, what all of them were at is refused.
 
         An interruption is passed on to the lanes, and raised as KeyboardInterrupt when what they are at has ended.
         """
-        running: set[Future[list[Outcome]]] = set()
         with self._passing_signals_on():
-            running = {self._pool.submit(_execute_in_lane, group) for group in groups}
+            running = {self._submit(group): group for group in groups}
             while running:
-                done, running = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+                done, waiting = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
                 self._show_progress()
                 if self._interrupted:
-                    running = {future for future in running if not future.cancel()}
+                    running = {future: running[future] for future in waiting if not future.cancel()}
                     continue
                 for future in done:
-                    yield future.result()
+                    yield _outcomes(future, running.pop(future))
         if self._interrupted:
             raise KeyboardInterrupt
+
+    def _submit(self, group: Group) -> Future[list[Outcome]]:
+        try:
+            return self._pool.submit(_execute_in_lane, group)
+        except BrokenProcessPool:
+            self._pool = self._started()
+            return self._pool.submit(_execute_in_lane, group)
 
     def _show_progress(self) -> None:
         while not self._reports.empty():
@@ -82,6 +96,13 @@ class Lanes:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _outcomes(ended: Future[list[Outcome]], group: Group) -> list[Outcome]:
+    try:
+        return ended.result()
+    except BrokenProcessPool:
+        return [Outcome(asset, group.dataset, "refused", LANE_KILLED) for asset in group.assets]
 
 
 _reports: SimpleQueue[Progress]  # of this process, when it is a lane

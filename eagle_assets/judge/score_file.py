@@ -11,6 +11,7 @@ import hashlib
 import os
 import struct
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -53,9 +54,10 @@ class ScoreFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        os.close(self._reader)
-        self._lock.close()
+        with ExitStack() as closing:  # each, whatever becomes of the others; the lock last
+            closing.callback(self._lock.close)
+            closing.callback(os.close, self._reader)
+            closing.callback(self._file.close)
 
     def __contains__(self, question: Question) -> bool:
         return question.key in self._places

@@ -13,7 +13,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -217,11 +217,15 @@ class Journal(JournalReader):
         self.close()
 
     def close(self) -> None:
-        self._exchanges.close()
-        self._generations_file.close()
+        with ExitStack() as closing:  # each, whatever becomes of the others; the lock last
+            closing.callback(os.close, self._lock)
+            closing.callback(self._keep_index)
+            closing.callback(self._generations_file.close)
+            closing.callback(self._exchanges.close)
+
+    def _keep_index(self) -> None:
         with suppress(OSError, JournalError):  # it only saves time
             self._index().keep()
-        os.close(self._lock)
 
     def is_settled(self, prompt_id: str, request_key: str) -> bool:
         """Whether there is no need to ask this again: it was answered, or refused for good."""

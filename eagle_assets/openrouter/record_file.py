@@ -101,10 +101,13 @@ class RecordFile:
                 self._synced = target
 
     def close(self) -> None:
-        self.sync()
-        with self._syncing:
-            os.close(self._descriptor)
-            os.close(self._finisher)
+        """Make all of it durable, and close it in any case. Raises JournalError."""
+        try:
+            self.sync()
+        finally:
+            with self._syncing:
+                os.close(self._descriptor)
+                os.close(self._finisher)
 
     def _write(self, data: bytes, finished: bytes | None = None) -> None:
         """Append `data`; `finished` is the head that it has once it is there."""

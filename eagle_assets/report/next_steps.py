@@ -10,7 +10,8 @@ NEXT_STEPS = {
     "encoders_agree": PREFLIGHT,
     "prompts_are_valid": "Mend the lines that are named in the prompts file, then materialise `prompts` again.",
     "dataset_fits_budget": "Lower `max_tokens`, take fewer prompts, or raise `budget_usd` in the datasets file.",
-    "providers_allowed": "Look at `routing` in the datasets file and at `routing.yaml` in the home: who may answer?",
+    "providers_allowed": "Look at `routing` in the datasets file and at `routing.yaml` in the home: who may answer? "
+    "Of a dataset of your own server: does it give the ids of its answers?",
     "nothing_lost": "Materialise `raw_responses` again: it buys only what the journal does not hold. If it stays, keep "
     "the home as it is and report it.",
     "spend_within_budget": "Look at `eagle-assets budget`; raise the cap in the datasets file, or stop here.",

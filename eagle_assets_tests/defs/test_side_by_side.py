@@ -116,6 +116,22 @@ def test_an_interruption_reaches_all_collections_and_what_is_in_flight_is_kept(s
         assert all(str(r.exchange.transport_error).startswith("cancelled") for r in records)
 
 
+def test_a_lane_that_is_killed_is_a_refusal_and_the_next_run_goes_on(stalling: Place) -> None:
+    with running(stalling, *BOUGHT, "--until", "raw_responses") as run:
+        wait_for(lambda: in_flight(stalling))
+        lanes = [pid for pid in processes_of(stalling) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(lanes[0], signal.SIGKILL)
+        shown, problems = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert "Traceback" not in problems + shown
+    refused = " ".join(shown.split("Refused")[1].split())
+    assert all(f"{name} raw_responses: a process of this run was killed, as the system" in refused for name in BOUGHT)
+    wait_for(lambda: processes_of(stalling) == [], seconds=5)
+    for name in BOUGHT:
+        with Journal.open(journal_folder(stalling.home.root, name)) as journal:
+            assert len(list(journal.read())) == len(QUESTIONS)
+
+
 def look_for_killed_runs(instance: dg.DagsterInstance) -> str:
     context = dg.build_sensor_context(
         instance, repository_def=the_definitions().get_repository_def(), resources={"project": Project()}

@@ -40,6 +40,8 @@ def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[L
                 yield row, line.rstrip(b"\r\n")
     except FileNotFoundError:
         raise LocalResponsesError(f"{path} does not exist; mend `responses` in the datasets file") from None
+    except OSError as error:
+        raise LocalResponsesError(f"{path} cannot be read: {error.strerror}") from None
     if problems:
         raise LocalResponsesError.of(path, problems)
     if not seen:

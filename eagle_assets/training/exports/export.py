@@ -71,7 +71,7 @@ def export(
         raise ExportError(f"a draft vocabulary has {markers} to {ids} ids, not {request.draft_size}")
     try:
         shards, notes = shards_to_export(home, target, request)
-        plan = request.plan(shards)
+        plan = request.plan(target, shards)
         if os.path.lexists(folder) and not folder.is_dir():
             raise ExportError(f"{folder} is no folder; name a new one")
         if folder.is_dir() and any(folder.iterdir()):
@@ -90,6 +90,11 @@ def export(
             under_way.publish(folder)
     except GateClosed as error:
         raise ExportError(str(error)) from None
+    except FileNotFoundError as error:
+        raise ExportError(
+            f"{error.filename or error} is not there any more: a run may have published its successor meanwhile; "
+            "export again"
+        ) from None
     except OSError as error:
         raise ExportError(f"{error.filename or folder} cannot be written: {error.strerror or error}") from None
     return Exported(folder, manifest, False, (*notes, *left_out))

@@ -23,7 +23,7 @@ def export_into_home(home: Home, target: Target, name: str, options: Export, of_
     chosen = {**options.model_dump(), "of_file": of_file}
     request = ExportRequest(folder=home.exports / name, **chosen)
     shards, _ = shards_to_export(home, target, request)
-    folder = home.exports / f"{name}-{request.plan(shards)[:_DIGITS]}"
+    folder = home.exports / f"{name}-{request.plan(target, shards)[:_DIGITS]}"
     exported = export(home, target, ExportRequest(folder=folder, **chosen))
     for other in superseded(home, name):
         if other != folder:

@@ -12,6 +12,7 @@ import msgspec
 
 from eagle_assets.lake.audit import Published
 from eagle_assets.lake.code import digest_of_code
+from eagle_assets.targets.target import Target
 from eagle_assets.training.draft_vocabulary import DEFAULT_SIZE
 
 Format = Literal["speculators", "specforge", "huggingface"]
@@ -85,7 +86,8 @@ class ExportRequest:
             "draft_size": self.draft_size,
         }
 
-    def plan(self, published: list[Published]) -> str:
-        """What the bytes of the export follow from, as a digest: the options, the shards, and the code."""
+    def plan(self, target: Target, published: list[Published]) -> str:
+        """What the bytes of the export follow from, as a digest: the options, the target, the shards, and the code."""
         shards = [[p.audit.dataset, [file.sha256 for file in p.audit.files]] for p in published]
-        return hashlib.sha256(msgspec.json.encode([digest_of_code(_CODE), self.options(), shards])).hexdigest()
+        made_from = [digest_of_code(_CODE), self.options(), target.name, target.vocabulary.sha256, shards]
+        return hashlib.sha256(msgspec.json.encode(made_from)).hexdigest()
