@@ -51,6 +51,11 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
             "judge.vllm.base_url: 'localhost' is no address of a server",
         ),
         (BOUGHT.replace("B3", "probes") % "", "dataset name 'probes' is taken"),
+        (BOUGHT.replace("B3", "\u00e9") % "", "dataset name '\u00e9' may hold letters of ASCII"),
+        (
+            "datasets: {B_3: {source: local, responses: r.jsonl}, B-3: {source: local, responses: r.jsonl}}",
+            "dataset names 'B_3' and 'B-3' differ in '-' and '_' only",
+        ),
         (BOUGHT.replace("B3", "all") % "", "dataset name 'all' is taken"),
         (BOUGHT % ", budget_usd: .inf", "datasets.B3.budget_usd: Input should be a finite number"),
         (BOUGHT % ", budget_usd_per_tick: .inf", "datasets.B3.budget_usd_per_tick: Input should be a finite number"),
@@ -68,7 +73,7 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
             "exports.a names 'B9', which is no dataset",
         ),
         (BOUGHT % "" + "budget_usd: 5\nbudget_usd: 6", "'budget_usd' stands there twice"),
-        ('datasets: {"B 3": {source: local, responses: r.jsonl}}', "dataset name 'B 3' may hold letters, digits"),
+        ('datasets: {"B 3": {source: local, responses: r.jsonl}}', "dataset name 'B 3' may hold letters of ASCII"),
     ],
 )
 def test_mistakes_are_named_with_what_is_meant(tmp_path: Path, text: str, complaint: str) -> None:

@@ -24,16 +24,22 @@ LIKELIHOODS = ("provider", "surprise", "log_likelihood", "output_ids")
 MOST_TO_LOOK_AT = 10
 OWNERS = ["team:training-data"]
 
-# The rooms whose code decides what an asset holds: where one changes, what was made before shows as out of date.
+# Whose code decides what an asset holds: where it changes, what was made before shows as out of date.
 ROOMS: dict[str, tuple[str, ...]] = {
     "tokenizer_report": ("targets",),
-    "provider_calibration": ("openrouter", "reconstruction", "serving"),
-    "prompts": ("targets", "openrouter/requests.py", "reconstruction/own"),
-    "raw_responses": ("openrouter", "reconstruction/own", "reconstruction/stored.py"),
+    "provider_calibration": ("defs/standing.py", "openrouter", "reconstruction", "serving", "targets"),
+    "prompts": (
+        *("defs/prompt_parts.py", "lake/columns.py", "openrouter/endpoints.py", "openrouter/requests.py"),
+        *("reconstruction/own", "targets"),
+    ),
+    "raw_responses": ("defs/response_parts.py", "openrouter", "reconstruction/own", "reconstruction/stored.py"),
     "token_sequences": ("reconstruction", "serving", "targets", "openrouter"),
     "judged_sequences": ("judge", "reconstruction", "serving", "targets", "openrouter"),
     "training_shards": tuple(f"training/{name}.py" for name in ("shards", "shard_checks", "shard_parts", "ragged")),
-    "draft_vocabulary": tuple(f"training/{name}.py" for name in ("draft_vocabulary", "part_counts", "ragged")),
+    "draft_vocabulary": (
+        *("training/draft_vocabulary.py", "training/part_counts.py", "training/ragged.py"),
+        "training/exports/torch_file.py",
+    ),
     "exports": ("training/exports", "training/draft_vocabulary.py", "training/ragged.py"),
     "run_statistics": ("lake", "report"),
 }

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from eagle_assets.configuration import Configuration, LocalDataset, OpenRouterDataset
+from eagle_assets.configuration import LocalDataset, OpenRouterDataset
 from eagle_assets.defs.columns import column_schema
+from eagle_assets.defs.endpoints import price_to_reckon_with
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.partitions import DATASETS
-from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
-from eagle_assets.lake.audit import Check, Published, require
+from eagle_assets.lake.audit import Check, require
 from eagle_assets.openrouter.totals import in_dollars
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def prompts(context: dg.AssetExecutionContext, project: Project) -> Events:
         else:
             if isinstance(dataset, OpenRouterDataset):
                 inputs.append(require(project.home, "provider_calibration"))
-                price = _dearest(inputs[-1], configuration)
+                price = price_to_reckon_with(inputs[-1], configuration.routing)
             try:
                 write_prompts(version, PromptsFile(name, dataset, configuration), price, problems)
             except PromptsError as error:
@@ -175,10 +175,3 @@ def _audit(
     cap = configuration.bought[name].budget_usd or configuration.budget_usd
     was_asked = not open_journal(project.home.root, name).is_empty
     return [valid, dataset_fits_budget(cap, cost, rows, was_asked)], {**counts, "worst_case_usd": cost.at_most_usd}
-
-
-def _dearest(calibration: Published, configuration: Configuration) -> "Price":
-    from eagle_assets.openrouter.endpoints import allowed_endpoints, dearest_price, default_price
-
-    allowed = allowed_endpoints(published_endpoints(calibration), configuration.routing)
-    return dearest_price(allowed) or default_price(configuration.routing)

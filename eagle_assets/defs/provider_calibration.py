@@ -11,7 +11,7 @@ import msgspec
 from eagle_assets.configuration import ALWAYS_EXCLUDED, Configuration, Settings, revealed
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.resources import Project
-from eagle_assets.lake.audit import Check, Published
+from eagle_assets.lake.audit import Check
 
 if TYPE_CHECKING:
     from eagle_assets.defs.standing import Standing
@@ -105,12 +105,6 @@ async def _listed_endpoints(settings: Settings, target: str) -> "tuple[Endpoint,
             allow_retries=False,
         )
     return read_endpoints(document)
-
-
-def published_endpoints(published: Published) -> "tuple[Endpoint, ...]":
-    from eagle_assets.openrouter.endpoints import Endpoint
-
-    return msgspec.json.decode(published.path("endpoints.json").read_bytes(), type=tuple[Endpoint, ...])
 
 
 def providers_allowed(

@@ -7,13 +7,13 @@ import dagster as dg
 
 from eagle_assets.configuration import LocalDataset, OpenRouterDataset, ServerDataset
 from eagle_assets.defs.columns import column_schema
+from eagle_assets.defs.endpoints import published_endpoints
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.latest_verdicts import LatestVerdicts
 from eagle_assets.defs.limits import RunLimits
 from eagle_assets.defs.partitions import DATASETS
 from eagle_assets.defs.presentation import ENDED_EARLY, spend_metadata
 from eagle_assets.defs.progress import report_to
-from eagle_assets.defs.provider_calibration import published_endpoints
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
 from eagle_assets.lake.audit import Check, Published, require

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from eagle_assets.configuration import Configuration
+from eagle_assets.defs.endpoints import price_to_reckon_with
 from eagle_assets.lake.audit import GateClosed, Published, read_record
 from eagle_assets.lake.home import Home
-from eagle_assets.openrouter.endpoints import Endpoint, Price, allowed_endpoints, dearest_price, default_price
 from eagle_assets.openrouter.forecast import Forecast, forecast
 from eagle_assets.openrouter.journal import open_journal
 from eagle_assets.openrouter.ledger import budget_totals
@@ -41,7 +41,7 @@ def spending(home: Home, configuration: Configuration, datasets: Sequence[str] |
     Raises LedgerError and JournalError.
     """
     totals = budget_totals(home.root, configuration)
-    price = _dearest(home, configuration)
+    price = price_to_reckon_with(published_now(home, "provider_calibration"), configuration.routing)
     rest: dict[str, Forecast] = {}
     asked_again: dict[str, int] = {}
     unknown: dict[str, str] = {}
@@ -72,17 +72,6 @@ def seen_so_far(totals: Totals, name: str, configuration: Configuration) -> Amou
     if totals.datasets[name].completion_tokens:
         return totals.datasets[name]
     return sum_of(totals.datasets[other] for other in configuration.bought)
-
-
-def _dearest(home: Home, configuration: Configuration) -> Price:
-    import msgspec
-
-    published = published_now(home, "provider_calibration")
-    endpoints: tuple[Endpoint, ...] = ()
-    if published is not None:
-        endpoints = msgspec.json.decode(published.path("endpoints.json").read_bytes(), type=tuple[Endpoint, ...])
-    allowed = allowed_endpoints(endpoints, configuration.routing)
-    return dearest_price(allowed) or default_price(configuration.routing)
 
 
 class _Missing(NamedTuple):

@@ -24,7 +24,7 @@ RAW_RESPONSES: Columns = {
     "exchange_id": ("string", "The server's id of the answer, or one of ours; `eagle-assets show` takes it."),
     "prompt_id": ("string", "The prompt that was asked."),
     "dataset": ("string", "The dataset, such as B3."),
-    "model": ("string", "The model that was asked for."),
+    "model": ("string", "Which model answered; where none says so, the one that was asked."),
     "provider": ("string", "Who answered, as OpenRouter names them; null where nobody did."),
     "status": ("int32", "HTTP status; null where no answer came, and for local rows."),
     "outcome": ("string", "answered, retry, refused or fatal; local rows are answered."),

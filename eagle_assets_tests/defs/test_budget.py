@@ -18,6 +18,7 @@ from eagle_assets.openrouter.entries import Settlement
 from eagle_assets.openrouter.journal import Journal, journal_folder
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
 from eagle_assets.openrouter.requests import build_request, read_prompts, request_key
+from eagle_assets.openrouter.written_routing import routing_path
 
 
 @pytest.fixture
@@ -75,6 +76,11 @@ def test_the_rest_is_reckoned_at_most_and_probably(environment: Path) -> None:
     assert 0 < rest["probably_usd"] < rest["at_most_usd"]
     assert "a guess" in rest["basis"]
     assert shown["rest"]["prompts"] == 20
+    environment.mkdir()
+    routing_path(environment).write_text("max_price: {completion: 1}\n")
+    at_less = json.loads(CliRunner().invoke(main, ["budget", "--json"]).output)["datasets"]["B3"]["rest"]
+    assert 10 * 4096 * 1e-6 < at_less["at_most_usd"] < 0.5 * rest["at_most_usd"]
+    routing_path(environment).unlink()
 
     configuration = load_configuration(environment.parent / "datasets.yaml")
     dataset = configuration.bought["B3"]

@@ -15,10 +15,14 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.json import JSONSnapshotExtension
 
 from eagle_assets.definitions import defs
+from eagle_assets.defs import prompt_parts
 from eagle_assets.defs.graph import the_definitions
+from eagle_assets.defs.presentation import ROOMS
 from eagle_assets.lake.catalogue import build_catalogue
 from eagle_assets.lake.home import Home
 from eagle_assets.report.next_steps import NEXT_STEPS
+from eagle_assets.training import part_counts, shard_parts
+from eagle_assets.training.exports import request
 
 REPOSITORY = Path(__file__).parents[2]
 HEAVY = {
@@ -65,6 +69,20 @@ def test_every_asset_says_whose_it_is_where_its_code_lies_and_when_it_is_out_of_
         assert spec.owners, spec.key
         assert spec.code_version, spec.key
         assert "dagster/code_references" in spec.metadata, spec.key
+
+
+@pytest.mark.parametrize(
+    ("asset", "code"),
+    [
+        ("prompts", prompt_parts._CODE),
+        ("training_shards", shard_parts._CODE),
+        ("draft_vocabulary", part_counts._CODE),
+        ("exports", request._CODE),
+    ],
+)
+def test_an_asset_is_out_of_date_wherever_the_files_that_it_keeps_are(asset: str, code: tuple[str, ...]) -> None:
+    rooms = [Path(room) for room in ROOMS[asset]]
+    assert [place for place in code if not any(Path(place).is_relative_to(room) for room in rooms)] == []
 
 
 def test_every_column_says_what_it_holds() -> None:

@@ -365,6 +365,8 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(home: Home, tmp_path: Pa
     (tmp_path / "out" / "train.jsonl").write_text("mine")
     status, output = cli(home, "--format", "specforge", tmp_path / "out")
     assert (status, output) == (1, f"Error: {tmp_path / 'out'} is not empty; name a new folder, or empty this one\n")
+    with pytest.raises(ExportError, match="is not empty"):  # an export of another model is another one
+        export(home, target_named("moonshotai/kimi-k2-0905"), ExportRequest("specforge", tmp_path / "out"))
     status, output = cli(home, "--format", "specforge", tmp_path / "out" / "train.jsonl")
     assert (status, output) == (1, f"Error: {tmp_path / 'out' / 'train.jsonl'} is no folder; name a new one\n")
     assert (tmp_path / "out" / "train.jsonl").read_text() == "mine"

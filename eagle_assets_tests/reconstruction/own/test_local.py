@@ -105,6 +105,8 @@ def test_every_row_that_cannot_be_used_is_counted_and_the_first_few_are_named(tm
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LocalResponsesError, match="cannot be read: Is a directory"):
+        list(read_local_responses(tmp_path, VOCABULARY))
     with pytest.raises(LocalResponsesError, match="does not exist; mend `responses`"):
         list(read_local_responses(tmp_path / "B1.jsonl", VOCABULARY))
 
