@@ -144,7 +144,7 @@ def _trusted(spending: Spending, dataset: str) -> float:
 def _rest_in_words(spending: Spending) -> str:
     amounts = spending.totals.datasets
     short = {n: rest.at_most_usd for n, rest in spending.rest.items() if rest.at_most_usd > amounts[n].left_usd}
-    return in_words(_sum_of(spending), spending.totals.all.left_usd, FEE_SHARE, short)
+    return in_words(_sum_of(spending), spending.totals.all.left_usd, short)
 
 
 def _payable(spending: Spending, name: str) -> Forecast | None:

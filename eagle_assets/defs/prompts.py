@@ -125,8 +125,8 @@ def dataset_fits_budget(cap_usd: float, cost: "Forecast", rows: "pa.Table", was_
     said = f"at worst ${cost.at_most_usd:.4f}, probably ${cost.probably_usd:.4f}, of {in_dollars(cap_usd)}"
     if not fits:
         sentence = (
-            f"a single request may cost ${least_usd:.4f}, and the cap is ${cap_usd:g}: lower max_tokens, or raise "
-            "budget_usd in the datasets file"
+            f"a single request may cost ${least_usd:.4f}, and the cap is {in_dollars(cap_usd)}: lower max_tokens, or "
+            "raise budget_usd in the datasets file"
         )
     elif cost.at_most_usd > cap_usd:
         sentence = f"{said}: the buying may end before every prompt is asked, and goes on downstream with what it has"

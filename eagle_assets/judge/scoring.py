@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eagle_assets.judge.questions import Question, QuestionRefused, Scorer
@@ -35,9 +35,6 @@ class Progress:
     reason: str | None = None
 
 
-OnProgress = Callable[[Progress], object]
-
-
 def cost_of(questions: Iterable[Question], scores: ScoreFile) -> Cost:
     """Each question counts once, however often it comes; asks nobody."""
     seen: set[bytes] = set()
@@ -51,13 +48,7 @@ def cost_of(questions: Iterable[Question], scores: ScoreFile) -> Cost:
     return Cost(len(seen), tokens, known)
 
 
-async def ask_all(
-    questions: Iterable[Question],
-    scorer: Scorer,
-    scores: ScoreFile,
-    concurrency: int,
-    on_progress: OnProgress = lambda progress: None,
-) -> Progress:
+async def ask_all(questions: Iterable[Question], scorer: Scorer, scores: ScoreFile, concurrency: int) -> Progress:
     """Ask what is not known yet; `concurrency` questions are in flight, and no more than these in memory.
 
     Questions are drawn as there is room. What was answered is in `scores` at once, so that whoever is interrupted goes
@@ -84,7 +75,6 @@ async def ask_all(
             progress.asked += 1
             if progress.asked % _QUESTIONS_PER_SYNC == 0:
                 scores.sync()
-            on_progress(progress)
 
     workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
     try:

@@ -60,7 +60,7 @@ class LedgerTotal:
     dataset: str | None
     spent_usd: float
     reserved_usd: float
-    left_usd: float | None
+    left_usd: float
 
 
 def build_catalogue(

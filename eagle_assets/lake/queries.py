@@ -60,12 +60,12 @@ def ready_queries(sql_folder: Path = SQL_FOLDER) -> dict[str, Query]:
     return {path.stem: _read_query(path) for path in sql_files(sql_folder / "queries")}
 
 
-def run_query(home: Home, name: str, dataset: str | None = None, sql_folder: Path = SQL_FOLDER) -> Answer:
+def run_query(home: Home, name: str, dataset: str | None = None) -> Answer:
     """Run a ready query on the catalogue, which is opened for reading only; over one dataset, or all of them.
 
     Raises CatalogueError where the query, the dataset or the catalogue is not there, or the files it names have gone.
     """
-    queries = ready_queries(sql_folder)
+    queries = ready_queries()
     if name not in queries:
         raise CatalogueError(f"there is no query {name!r}; there are: {', '.join(queries)}")
     if not home.catalogue.is_file():
@@ -86,9 +86,9 @@ def run_query(home: Home, name: str, dataset: str | None = None, sql_folder: Pat
         ) from None
 
 
-def listed(sql_folder: Path = SQL_FOLDER) -> Answer:
+def listed() -> Answer:
     """The ready queries themselves: name, and what each answers."""
-    return Answer(["query", "answers"], [(query.name, query.answers) for query in ready_queries(sql_folder).values()])
+    return Answer(["query", "answers"], [(query.name, query.answers) for query in ready_queries().values()])
 
 
 def outdated(home: Home, verdict_stage: str) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from eagle_assets.openrouter.endpoints import Price, worst_case_usd
-from eagle_assets.openrouter.totals import Amounts, in_dollars
+from eagle_assets.openrouter.totals import FEE_SHARE, Amounts, in_dollars
 
 # Tokens of an answer where none has been seen yet: a guess that is said to be one.
 GUESSED_ANSWER_TOKENS = 1_000
@@ -27,16 +27,16 @@ class Forecast:
     basis: str
 
 
-def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts | None) -> Forecast:
+def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts) -> Forecast:
     """The cost of prompts given as (prompt tokens, `max_tokens`), under the dearest price that routing allows.
 
-    `seen` is what answers of the same kind have cost; without them an answer's length is guessed.
+    `seen` is what answers of the same kind have cost; where there are none, an answer's length is guessed.
     """
     sizes = Counter(missing)  # of many prompts a lot are as long
     prompts = sizes.total()
     at_most = fsum(times * worst_case_usd(prompt, most, dearest) for (prompt, most), times in sizes.items())
-    answers = seen.requests if seen is not None and seen.completion_tokens else 0
-    if seen is not None and answers:
+    answers = seen.requests if seen.completion_tokens else 0
+    if answers:
         probably = prompts * seen.spent_usd / answers
         basis = f"the mean of {answers} requests so far"
     else:
@@ -48,7 +48,7 @@ def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts |
     return Forecast(prompts, at_most, min(probably, at_most), basis)
 
 
-def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Mapping[str, float]) -> str:
+def in_words(forecast: Forecast, left_usd: float, short: Mapping[str, float]) -> str:
     """What a run will cost, in a sentence for whoever pays. `short` are datasets whose own budget is below their worst
     case, with that in dollars."""
     if not forecast.prompts:
@@ -56,7 +56,7 @@ def in_words(forecast: Forecast, left_usd: float, fee_share: float, short: Mappi
     sentence = (
         f"{forecast.prompts:,} prompts to ask: {in_dollars(min(forecast.at_most_usd, left_usd))} at most, "
         f"{in_dollars(min(forecast.probably_usd, left_usd))} probably ({forecast.basis}); {in_dollars(left_usd)} of "
-        f"the budget are left, and buying credit costs {fee_share:.1%} on top"
+        f"the budget are left, and buying credit costs {FEE_SHARE:.1%} on top"
     )
     if forecast.at_most_usd > left_usd:
         sentence += "; the worst case does not fit, so the run may end before all are asked"

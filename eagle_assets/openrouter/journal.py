@@ -265,24 +265,17 @@ class Journal(JournalReader):
         place = self._append(PIECE, attempt, _SECONDS.pack(seconds), piece)
         attempt.add(piece, seconds, place)
 
-    def end(
-        self,
-        attempt: Attempt,
-        transport_error: str | None = None,
-        *,
-        never_sent: bool = False,
-        overlong: bool = False,
-    ) -> JournalRecord:
-        """Judge what has come, and note the end of an attempt. The caller syncs.
-
-        `never_sent` says that the request surely did not leave, `overlong` that no honest answer is as long.
-        """
-        return self.conclude(attempt, transport_error, never_sent=never_sent, overlong=overlong)[0]
+    def end(self, attempt: Attempt, transport_error: str | None = None) -> JournalRecord:
+        """Judge what has come, and note the end of an attempt. The caller syncs."""
+        return self.conclude(attempt, transport_error)[0]
 
     def conclude(
         self, attempt: Attempt, transport_error: str | None, *, never_sent: bool = False, overlong: bool = False
     ) -> tuple[JournalRecord, Response]:
-        """As `end`; gives the response too, as far as `read_outcome` reads it."""
+        """As `end`; gives the response too, as far as `read_outcome` reads it.
+
+        `never_sent` says that the request surely did not leave, `overlong` that no honest answer is as long.
+        """
         exchange = attempt.exchange(transport_error, self._body(attempt))
         response = read_outcome(exchange)
         decision = retry_decision(exchange.status, response, error_details(exchange.body) if response.error else None)

@@ -180,7 +180,7 @@ class Ledger:
             if unexplained is None or unexplained < 0 or unexplained >= worst:
                 return 0
             for reservation_id, nano in rows:
-                self._settle_at(reservation_id, -(-nano * unexplained // worst))
+                self._settle(Settlement(reservation_id, -(-nano * unexplained // worst) / _NANO))
             return len(rows)
 
     def _unexplained(self, usage_usd: float) -> int | None:
@@ -252,9 +252,6 @@ class Ledger:
         self._add(dataset, tick, new_provider, new_state, after, 1, new_prompt, new_completion)
         return True
 
-    def _settle_at(self, reservation_id: str, nano: int) -> None:
-        self._settle(Settlement(reservation_id, nano / _NANO))
-
     def _open(self, dataset: str, state: str) -> list[Open]:
         with self._errors():
             rows = self._database.execute(
@@ -303,18 +300,13 @@ def caps_of(configuration: Configuration) -> dict[str, float | None]:
     return {name: dataset.budget_usd for name, dataset in configuration.bought.items()}
 
 
-def budget_sums(home_folder: Path, configuration: Configuration) -> list[Sum]:
-    """What the ledger of a home folder holds; makes nothing where nothing was spent yet. Raises LedgerError."""
-    if not ledger_path(home_folder).exists():
-        _not_lost(home_folder, configuration)
-        return []
-    with Ledger.open(home_folder, configuration) as ledger:
-        return ledger.sums()
-
-
 def budget_totals(home_folder: Path, configuration: Configuration) -> Totals:
     """The totals of a home folder; makes nothing where nothing was spent yet. Raises LedgerError."""
-    return totals_of(budget_sums(home_folder, configuration), configuration.budget_usd, caps_of(configuration))
+    if ledger_path(home_folder).exists():
+        with Ledger.open(home_folder, configuration) as ledger:
+            return ledger.totals()
+    _not_lost(home_folder, configuration)
+    return totals_of([], configuration.budget_usd, caps_of(configuration))
 
 
 def _not_lost(home_folder: Path, configuration: Configuration) -> None:

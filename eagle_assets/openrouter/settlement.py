@@ -16,20 +16,18 @@ from eagle_assets.openrouter.values import as_dict
 AT_ONCE = 8
 
 
-def settle_dead_reservations(journal: Journal, ledger: Ledger, dataset: str) -> int:
+def settle_dead_reservations(journal: Journal, ledger: Ledger, dataset: str) -> None:
     """End what an earlier process reserved and did not end: at the cost that the journal knows, else at its worst.
 
-    The caller holds the dataset's journal, so no process that is alive has such a reservation. Returns their number.
+    The caller holds the dataset's journal, so no process that is alive has such a reservation.
     """
     dead = set(ledger.reserved(dataset))
-    found = len(dead)
     for record in journal.read() if dead else ():
         if record.local_id in dead:
             ledger.settle(record.local_id, record.cost_usd, record.generation_id)
             dead.remove(record.local_id)
     for reservation_id in dead:
         ledger.settle(reservation_id, None)
-    return found
 
 
 async def settle_from_generation(
@@ -69,23 +67,22 @@ async def watch_meter(server: Server, ledger: Ledger) -> None:
         ledger.watch_meter(server.key_digest, await server.meter_usd())
 
 
-async def settle_by_meter(server: Server, ledger: Ledger, timing: Timing, *, patient: bool) -> int:
+async def settle_by_meter(server: Server, ledger: Ledger, timing: Timing, *, patient: bool) -> None:
     """Bound what nobody told by what the key's meter shows: gateway errors and requests cut before they had a name.
 
     Where the meter shows exactly the known costs, the unknown ones are nothing. Where it shows more, it must first
     stand still for a while, with no request under way: it may lag behind. It never makes anything cheaper than that.
-    Returns how many were settled.
     """
     if not ledger.totals().all.unsettled or not ledger.watch_meter(server.key_digest, None):
-        return 0
+        return
     shown = await server.meter_usd()
     if shown is None:
-        return 0
+        return
     unexplained = ledger.unexplained_usd(shown)
     if unexplained != 0.0:
         if unexplained is None or not patient:
-            return 0
+            return
         await asyncio.sleep(timing.meter_quiet)
         if await server.meter_usd() != shown:
-            return 0
-    return ledger.settle_by_meter(shown)
+            return
+    ledger.settle_by_meter(shown)

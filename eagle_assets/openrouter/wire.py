@@ -20,6 +20,7 @@ from eagle_assets.openrouter.values import as_count, as_dict, as_ids, as_list, a
 
 _UNREAD = ("refusal", "function_call", "images", "audio")  # of a message, beside what the target model writes
 _IDS = ("token_ids", "response_token_ids", "output_ids")  # of a choice: vLLM's name, SGLang's, others'
+_EXCERPT = 120  # letters of a body that is none, for a message
 _MOST_KNOWN = 4  # kinds of events of a stream that are alike: one for each field, as a rule
 
 
@@ -141,9 +142,9 @@ def _text_of_details(message: Mapping[str, Any]) -> str | None:
     return "".join(texts) or None
 
 
-def _excerpt(body: bytes, length: int = 120) -> str:
-    text = " ".join(body[: 4 * length].decode("utf-8", "replace").split())
-    return text[:length] + ("…" if len(text) > length else "")
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
+    return text[:_EXCERPT] + ("…" if len(text) > _EXCERPT else "")
 
 
 class _Stream:

@@ -19,6 +19,7 @@ VERDICT_COLOURS = {
 }
 BLUE, RED, PALE = "#3b6fb6", "#d1495b", "#e8eef7"
 _ROW, _LABELS, _TOP = 26, 170, 44
+MOST_NATS = 40  # shown of a surprise
 
 
 @dataclass(frozen=True)
@@ -113,22 +114,22 @@ def lengths(found: Lengths, title: str) -> str:
     return picture(WIDTH, bottom + 50, title, parts)
 
 
-def surprises(rows: Mapping[str, Sequence[float]], title: str, most: float = 40.0) -> str:
+def surprises(rows: Mapping[str, Sequence[float]], title: str) -> str:
     """A line for each provider, a mark for each sequence: by how many nats the target prefers other ids in one place.
 
-    Sequences that it does not surprise stand at 0, those beyond `most` at the end.
+    Sequences that it does not surprise stand at 0, those beyond MOST_NATS at the end.
     """
     left, right = float(_LABELS), WIDTH - 40.0
     parts = []
-    for nats in range(0, int(most) + 1, 10):
-        x = left + (right - left) * nats / most
-        label = f"{nats} or more" if nats == int(most) else f"{nats} nats" if nats else "none"
+    for nats in range(0, MOST_NATS + 1, 10):
+        x = left + (right - left) * nats / MOST_NATS
+        label = f"{nats} or more" if nats == MOST_NATS else f"{nats} nats" if nats else "none"
         parts += [text(x, _TOP + 12, label, 10, "middle", FAINT), line(x, _TOP + 18, x, _TOP + 22 + _ROW * len(rows))]
     y = _TOP + 22.0
     for provider, values in rows.items():
         parts.append(text(left - 10, y + 16, _short(provider), anchor="end"))
         for value in sorted(values):
-            x = left + (right - left) * min(max(value, 0.0), most) / most
+            x = left + (right - left) * min(max(value, 0.0), MOST_NATS) / MOST_NATS
             parts.append(box(x - 1, y + 4, 2, _ROW - 10, RED if value > 0 else BLUE, f"{provider}: {value:.1f} nats"))
         y += _ROW
     return picture(WIDTH, y + 12, title, parts)

@@ -126,10 +126,10 @@ _WORDS = (
 
 
 @cache
-def hard_texts(random_count: int = 4000, seed: int = 4013) -> tuple[str, ...]:
-    """The written texts, then `random_count` random ones; none is longer than 25,000 characters."""
-    draw = random.Random(seed)
-    return (*_WRITTEN, *(_random_text(draw) for _ in range(random_count)))
+def hard_texts() -> tuple[str, ...]:
+    """The written texts, then 4,000 random ones, always the same; none is longer than 25,000 characters."""
+    draw = random.Random(4_013)
+    return (*_WRITTEN, *(_random_text(draw) for _ in range(4_000)))
 
 
 @cache

@@ -85,7 +85,7 @@ def test_a_worst_offender_can_be_looked_at(spoilt: Place) -> None:
     failed = read_record(spoilt.home, "token_sequences", "B3").failed
     assert failed is not None
     offender = next(check for check in failed.checks if check.name == "roundtrip_is_exact").worst[0]
-    shown = find_in_home(offender["exchange_id"], spoilt.home)
+    shown = find_in_home(offender["exchange_id"], spoilt.home, "token_sequences")
     assert shown.output_ids
     assert shown.facts["judged"] == "just now, because token_sequences did not pass its audit"
 

@@ -462,7 +462,7 @@ def test_the_command_lists_its_questions_and_answers_them_for_people_and_program
 
 def test_every_query_gives_json_that_programs_can_read(home: Home) -> None:
     fill(home)
-    build_catalogue(home, [LedgerTotal(None, 0.0, 0.0, None)])
+    build_catalogue(home, [LedgerTotal(None, 0.0, 0.0, 100.0)])
     for name in ready_queries():
         status, text = query(home, name, "--json")
         assert (status, isinstance(json.loads(text), list)) == (0, True), text

@@ -412,7 +412,7 @@ def test_a_request_may_be_an_object_its_text_or_missing() -> None:
 
 
 def test_an_exchange_without_a_name_is_called_after_its_place() -> None:
-    for unnamed in ({}, {"exchange_id": 5}, {"exchange_id": ""}):
+    for unnamed in ({}, {"exchange_id": None}, {"exchange_id": ""}):
         assert exchange_of({**unnamed, "body": "{}"}, place="monday.jsonl:3").exchange_id == "monday.jsonl:3"
 
 
@@ -425,7 +425,7 @@ def test_an_exchange_without_a_name_is_called_after_its_place() -> None:
         b"7",
         b"\xff\xfe",
         b"{}",
-        b'{"exchange_id": 5}',
+        b'{"exchange_id": 5.5}',
         b'{"exchange_id": "x", "body": 5}',
         b'{"exchange_id": "x", "request": [1]}',
         b'{"exchange_id": "x", "request": "{"}',

@@ -105,7 +105,7 @@ def test_a_tokenizer_json_that_differs_closes_both_gates(tmp_path: Path, fast_to
     folder = read_model_folder(fast_folder(tmp_path, json.dumps(tokenizer), {}))
     assert wrong_special_ids(folder, KIMI) == {"</think>": 163606, "<think>": 163607}
     assert not gates.special_tokens_roundtrip(KIMI, folder).passed
-    agreement = agreement_with(folder, KIMI, hard_texts(300))
+    agreement = agreement_with(folder, KIMI, hard_texts()[:300])
     gate = gates.encoders_agree(KIMI, folder, agreement)
     assert not gate.passed
     assert "in transformers" in gate.sentence

@@ -74,7 +74,7 @@ def find_in_file(exchange_id: str, file: Path) -> Shown:
     return Shown(exchange_id, found.verdict, found.reasons, found.output_ids, found.candidates, found.evidence, facts)
 
 
-def find_in_home(exchange_id: str, home: Home, verdict_stage: str = "token_sequences") -> Shown:
+def find_in_home(exchange_id: str, home: Home, verdict_stage: str) -> Shown:
     """The exchange in the last good versions of the home, or judged now where what was judged last was refused, or
     never came so far because its responses were. `verdict_stage` is the stage whose verdicts the shards go by.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from eagle_assets.durability import write_atomically
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import read_exchange_line
 from eagle_assets.openrouter.tolerant_json import parse_json
@@ -29,15 +30,11 @@ class _CalibrationFile(msgspec.Struct):
     departed: dict[str, Departed]
 
 
-def exchanges_in(paths: Iterable[Path], on_bytes: Callable[[int], object] | None = None) -> Iterator[Exchange]:
+def exchanges_in(paths: Iterable[Path]) -> Iterator[Exchange]:
     """The exchange of each line of the files, in order; blank lines are none.
 
-    A malformed line is an exchange without an answer; one that does not say its name is called after its place.
-    `on_bytes` is told how much was read.
-    """
+    A malformed line is an exchange without an answer; one that does not say its name is called after its place."""
     for place, order, line in lines_of(paths):
-        if on_bytes is not None:
-            on_bytes(len(line))
         yield exchange_of_line(line, place, order)
 
 
@@ -72,7 +69,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
         written,
         dict(calibration.departed),
     )
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
 
 
 def read_calibration(path: Path) -> Calibration:

@@ -6,12 +6,11 @@ facts of its group's calibration; the kept file is named after the first two and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eagle_assets.durability import written_whole
 from eagle_assets.lake.audit import GateClosed
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part
@@ -156,15 +156,11 @@ class _Task:
 
 def _find(task: _Task) -> int:
     part, finder = task.part, task.finder
-    aside = part.kept.with_name(f".{part.kept.name}.{os.getpid()}")
-    try:
-        table, judged = _brought_up_to_date(part, finder, task.redo)
-        groups = sorted(set(table["group"].to_pylist()) - {None})
-        facts = msgspec.json.encode({group: finder.facts(group) for group in groups})
-        _write(table.replace_schema_metadata({_FACTS: facts}), aside)
-        aside.replace(part.kept)
-    finally:
-        aside.unlink(missing_ok=True)
+    table, judged = _brought_up_to_date(part, finder, task.redo)
+    groups = sorted(set(table["group"].to_pylist()) - {None})
+    facts = msgspec.json.encode({group: finder.facts(group) for group in groups})
+    with written_whole(part.kept) as out:
+        _write(table.replace_schema_metadata({_FACTS: facts}), out)
     return judged
 
 
@@ -211,5 +207,5 @@ def _in_batches(rows: Iterator[tuple[dict[str, Any], Any]]) -> Iterator[list[tup
         yield batch
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, path, compression="zstd", use_dictionary=repeating(table.schema), write_page_checksum=True)
+def _write(table: pa.Table, out: BinaryIO) -> None:
+    pq.write_table(table, out, compression="zstd", use_dictionary=repeating(table.schema), write_page_checksum=True)

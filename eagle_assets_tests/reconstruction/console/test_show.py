@@ -73,7 +73,7 @@ def test_an_exchange_of_responses_that_were_refused_the_first_time_is_judged_fro
         journal.end(attempt)
     with new_version(Home(tmp_path), "raw_responses", "B3") as version:
         version.audit([Check("providers_allowed", False, "no", worst=({"exchange_id": "gen-1"},))])
-    shown = find_in_home("gen-1", Home(tmp_path))
+    shown = find_in_home("gen-1", Home(tmp_path), "token_sequences")
     assert (shown.verdict, shown.facts["provider"]) == ("unusable", "Fireworks")
     assert shown.facts["judged"] == "just now, because raw_responses did not pass its audit"
 
@@ -193,7 +193,7 @@ def test_the_home_shows_what_was_published(tmp_path: Path) -> None:
     with new_version(home, "token_sequences", "B3") as version:
         version.write_rows("part.parquet", TOKEN_SEQUENCES, sequence_rows(iter(raw), calibrate_rows(iter(raw))))
         version.audit([Check("counts_close", True, "all close")])
-    shown = find_in_home("x1", home)
+    shown = find_in_home("x1", home, "token_sequences")
     assert (shown.verdict, shown.output_ids) == ("consistent", TRUTHS[1].ids)
     assert shown.facts["from"] == "B3, prompt p1"
     assert shown.facts["cost"] == "$0.250000"
@@ -209,7 +209,7 @@ def test_a_version_that_failed_its_audit_does_not_hide_the_last_good_one(tmp_pat
         with new_version(home, "token_sequences", "B3") as version:
             version.write_rows("part.parquet", TOKEN_SEQUENCES, sequence_rows(iter(rows), calibrate_rows(iter(rows))))
             version.audit([Check("counts_close", passed, "as it is")])
-    assert find_in_home("x1", home).output_ids == CALLED.ids
+    assert find_in_home("x1", home, "token_sequences").output_ids == CALLED.ids
 
 
 def test_what_is_not_there_is_said_in_one_sentence(file: Path, tmp_path: Path) -> None:
