@@ -113,7 +113,8 @@ def write_answers(folder: Path, numbers: range) -> list[str]:
     from exchanges import made_exchanges
 
     from eagle_assets.configuration import load_configuration
-    from eagle_assets.openrouter.journal import Journal, journal_folder
+    from eagle_assets.openrouter.journal import Journal
+    from eagle_assets.openrouter.journal_reader import journal_folder
     from eagle_assets.openrouter.ledger import Ledger
     from eagle_assets.openrouter.requests import Prompt, build_request, request_key
 

@@ -19,8 +19,9 @@ from own_process import answer_if_asked, measured_apart, peak_mib
 
 from eagle_assets.lake.audit import require
 from eagle_assets.lake.home import Home
+from eagle_assets.lake.parquet import ROWS_PER_BATCH
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES, TRAINING_SHARDS
-from eagle_assets.lake.version import ROWS_PER_BATCH, new_version
+from eagle_assets.lake.version import new_version
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.training.exports.export import export
 from eagle_assets.training.exports.request import FORMATS, ExportRequest

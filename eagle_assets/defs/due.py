@@ -8,7 +8,7 @@ from eagle_assets.configuration import Configuration, Settings
 from eagle_assets.lake.audit import GateClosed, Published, read_record, require_current
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.version import last_good
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.ledger import LedgerError, budget_totals
 from eagle_assets.openrouter.record_file import JournalError
 from eagle_assets.openrouter.requests import Prompt, PromptsError, build_request, read_prompts, request_key

@@ -11,8 +11,9 @@ import pyarrow as pa
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Published, require_all
 from eagle_assets.lake.kept import Part, forget_others, parts_of
+from eagle_assets.lake.parquet import ROWS_PER_BATCH
 from eagle_assets.lake.schemas import TOKEN_SEQUENCES
-from eagle_assets.lake.version import ROWS_PER_BATCH, NewVersion
+from eagle_assets.lake.version import NewVersion
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Arbitrations
 from eagle_assets.reconstruction.calibrating.observation import Observation

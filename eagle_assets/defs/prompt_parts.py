@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from eagle_assets.configuration import Configuration, OpenRouterDataset, ServerDataset
 from eagle_assets.lake.audit import GateClosed, Published
 from eagle_assets.lake.code import digest_of_code
+from eagle_assets.lake.parquet import batches_of, rows_at
 from eagle_assets.lake.schemas import PROMPTS
-from eagle_assets.lake.version import PART_ROWS, ROWS_PER_BATCH, NewVersion
+from eagle_assets.lake.version import PART_ROWS, NewVersion
 from eagle_assets.openrouter.endpoints import Price, worst_case_usd
 from eagle_assets.openrouter.requests import (
     Prompt,
@@ -151,15 +152,11 @@ def _read(published: Published, places: Places) -> Iterator[WantedRequest]:
         # At once, because another run may supersede them while answers are waited for.
         opened = [stack.enter_context(path.open("rb")) for path in published.paths]
         for source in opened:
-            with pq.ParquetFile(source, pre_buffer=False) as part:
-                last = first + part.metadata.num_rows
-                here = places[(places >= first) & (places < last)]
-                for batch in part.iter_batches(ROWS_PER_BATCH, columns=_SENT) if here.size else ():
-                    taken = here[(here >= first) & (here < first + batch.num_rows)] - first
-                    first += batch.num_rows
-                    for row in batch.take(pa.array(taken)).select(_SENT).to_pylist():
-                        yield WantedRequest(**{**row, "request": msgspec.json.decode(row["request"])})
-                first = last
+            rows = pq.read_metadata(source).num_rows
+            here = places[(places >= first) & (places < first + rows)] - first
+            for row in rows_at(batches_of(source, _SENT), here) if here.size else ():
+                yield WantedRequest(**{**row, "request": msgspec.json.decode(row["request"])})
+            first += rows
 
 
 def _schema(*columns: str) -> pa.Schema:

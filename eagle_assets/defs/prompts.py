@@ -154,7 +154,7 @@ def _audit(
     from eagle_assets.defs.spending import seen_so_far
     from eagle_assets.lake.schemas import PROMPTS
     from eagle_assets.openrouter.forecast import forecast
-    from eagle_assets.openrouter.journal import open_journal
+    from eagle_assets.openrouter.journal_reader import open_journal
     from eagle_assets.openrouter.ledger import budget_totals
 
     schema = pa.schema([PROMPTS.field(name) for name in _COSTING])

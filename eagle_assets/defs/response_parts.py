@@ -21,7 +21,7 @@ from eagle_assets.lake.audit import Check, File
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import PART_ROWS, NewVersion
 from eagle_assets.openrouter.client import CollectionSummary
-from eagle_assets.openrouter.journal import JournalReader, open_journal
+from eagle_assets.openrouter.journal_reader import JournalReader, open_journal
 from eagle_assets.reconstruction.stored import StrayOf, row_of_record
 from eagle_assets.reconstruction.workers import on_threads
 

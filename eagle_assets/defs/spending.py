@@ -13,7 +13,7 @@ from eagle_assets.defs.endpoints import price_to_reckon_with
 from eagle_assets.lake.audit import GateClosed, Published, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.forecast import Forecast, forecast
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.ledger import budget_totals
 from eagle_assets.openrouter.requests import PromptsError, build_request, read_prompts, request_key
 from eagle_assets.openrouter.totals import Amounts, Totals, sum_of

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from eagle_assets.judge.samples import lot
 from eagle_assets.lake.audit import File, Published
 from eagle_assets.lake.kept import Part, parts_of
+from eagle_assets.lake.parquet import batches_of, rows_at
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.parts.findings import BoughtFinder, find_in_parts, found_by
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction
@@ -84,14 +85,14 @@ class Drawn:
     places: Places
 
     def sequences(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        return rows_at(self.part.sequences, self.places, columns)
+        return rows_at(batches_of(self.part.sequences, columns, BATCH), self.places)
 
     def responses(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        return rows_at(self.part.responses, self.places, columns)
+        return rows_at(batches_of(self.part.responses, columns, BATCH), self.places)
 
     def held(self, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """What was found in the responses, in the light of what the judge decided: rows of FOUND_SEQUENCES."""
-        return rows_at(self.part.held.kept, self.places, columns)
+        return rows_at(batches_of(self.part.held.kept, columns, BATCH), self.places)
 
 
 def drawn(
@@ -138,14 +139,3 @@ def bring_up_to_date(parts: Sequence[StoredPart], target: Target, calibration: C
     """Find again what is held of bought responses where what was decided of their provider makes a difference."""
     for _ in find_in_parts([part.held for part in parts], BoughtFinder(target.name, calibration)):
         pass
-
-
-def rows_at(path: Path, places: Places, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """These rows of a Parquet file, in order; a batch of them is in memory."""
-    first = 0
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        for batch in file.iter_batches(batch_size=BATCH, columns=columns):
-            here = places[(places >= first) & (places < first + batch.num_rows)] - first
-            if here.size:
-                yield from batch.take(pa.array(here)).to_pylist()
-            first += batch.num_rows

@@ -123,11 +123,10 @@ class Published(msgspec.Struct, frozen=True):
 
     def batches(self, columns: Sequence[str] | None = None, size: int = 1_024) -> Iterator[pa.RecordBatch]:
         """Rows of the Parquet files in order, at most `size` at a time."""
-        import pyarrow.parquet as pq
+        from eagle_assets.lake.parquet import batches_of
 
         for path in self.paths:
-            with pq.ParquetFile(path, pre_buffer=False) as file:  # it would keep all that it read
-                yield from file.iter_batches(batch_size=size, columns=columns)
+            yield from batches_of(path, columns, size)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows at once; for stages that fit into memory."""

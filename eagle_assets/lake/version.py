@@ -8,13 +8,12 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -25,11 +24,9 @@ from eagle_assets.durability import sync_folder, write_atomically
 from eagle_assets.lake.audit import Audit, Check, File, GateClosed, Published, Record, read_record, sha256_of
 from eagle_assets.lake.code import WHOLE, digest_of_code
 from eagle_assets.lake.home import AUDIT_FILE, Home
+from eagle_assets.lake.parquet import ROWS_PER_BATCH, batches_of, made_ahead, repeating, row_groups
 
-ROWS_PER_BATCH = 256
 PART_ROWS = 2_048
-ROW_GROUP_BYTES = 8_000_000
-Item = TypeVar("Item")
 _PART = re.compile(r"part-(\d+)\.parquet")
 
 
@@ -148,8 +145,7 @@ class NewVersion:
     def batches(self, name: str | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """A Parquet file of this version, or all of them in order, read back from the disk, as an audit should."""
         for each in self.files if name is None else [name]:
-            with pq.ParquetFile(self.path(each), pre_buffer=False) as file:  # as in audit.py
-                yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)
+            yield from batches_of(self.path(each), columns)
 
     def rows(self, name: str | None = None, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
         """As `batches`, row by row."""
@@ -223,44 +219,6 @@ class NewVersion:
     def _remember(self, audit: Audit) -> None:
         name = f"{audit.time}-{audit.stage}-{audit.dataset or 'all'}-{uuid.uuid4().hex[:6]}.json"
         write_atomically(self.home.history / name.replace(":", ""), msgspec.json.encode(audit))
-
-
-def repeating(schema: pa.Schema) -> list[str]:
-    """The columns worth a dictionary. Ids hardly repeat within a page: without one they take less room and time."""
-    return [field.name for field in schema if field.type != pa.list_(pa.int32())]
-
-
-def row_groups(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    """Batches in order, put together to tables of at least ROW_GROUP_BYTES.
-
-    A file keeps something for each of its row groups: one for each small batch would make memory grow with the rows.
-    """
-    waiting: list[pa.Table] = []
-    for batch in batches:
-        waiting.append(pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch)
-        if sum(table.nbytes for table in waiting) >= ROW_GROUP_BYTES:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
-
-
-def made_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items; each is made on a thread while the one before it is being used."""
-    made, end = iter(items), object()
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, made, end)
-        while (item := coming.result()) is not end:
-            coming = thread.submit(next, made, end)
-            yield cast(Item, item)
-
-
-def whole_table(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of a file, read in batches: Arrow takes several times as long to make one long list of ids grow."""
-    schema = file.schema_arrow
-    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    batches = file.iter_batches(ROWS_PER_BATCH, columns=None if columns is None else list(columns), use_threads=False)
-    return pa.Table.from_batches((batch.select(wanted.names) for batch in batches), wanted)
 
 
 @contextmanager

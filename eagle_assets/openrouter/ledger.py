@@ -15,7 +15,7 @@ from threading import Lock
 
 from eagle_assets.configuration import Configuration
 from eagle_assets.openrouter.entries import Open, Reservation, Settlement, Tick
-from eagle_assets.openrouter.journal import journaled_datasets, open_journal
+from eagle_assets.openrouter.journal_reader import journaled_datasets, open_journal
 from eagle_assets.openrouter.totals import Sum, Totals, totals_of
 
 _NANO = 1_000_000_000

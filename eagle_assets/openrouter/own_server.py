@@ -12,7 +12,8 @@ from eagle_assets.configuration import Configuration, ServerDataset, Settings, r
 from eagle_assets.openrouter.client import CollectionSummary
 from eagle_assets.openrouter.collection import Collection, Question, Watcher
 from eagle_assets.openrouter.interruption import interruptible
-from eagle_assets.openrouter.journal import Journal, journal_folder
+from eagle_assets.openrouter.journal import Journal
+from eagle_assets.openrouter.journal_reader import journal_folder
 from eagle_assets.openrouter.no_ledger import NoLedger
 from eagle_assets.openrouter.origin import Origin
 from eagle_assets.openrouter.progress import Progress

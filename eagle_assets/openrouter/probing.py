@@ -16,7 +16,8 @@ from eagle_assets.openrouter.endpoints import Endpoint, dearest_price, worst_cas
 from eagle_assets.openrouter.entries import Tick
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.interruption import interruptible
-from eagle_assets.openrouter.journal import Journal, journal_folder
+from eagle_assets.openrouter.journal import Journal
+from eagle_assets.openrouter.journal_reader import journal_folder
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.openrouter.origin import Origin
 from eagle_assets.openrouter.requests import request_key

@@ -12,7 +12,7 @@ from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Published
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part, forget_others, parts_of
-from eagle_assets.lake.version import ROWS_PER_BATCH
+from eagle_assets.lake.parquet import batches_of
 from eagle_assets.training.draft_vocabulary import Counts, count_generated_tokens
 
 _CODE = ("training/draft_vocabulary.py", "training/part_counts.py", "training/ragged.py")
@@ -33,9 +33,7 @@ def _of_part(part: Part, vocabulary_size: int) -> Counts:
     try:
         return _read(part, vocabulary_size)
     except (OSError, pa.ArrowInvalid, _Damaged):
-        with pq.ParquetFile(part.path, pre_buffer=False) as file:  # as in lake/audit.py
-            batches = file.iter_batches(batch_size=ROWS_PER_BATCH, columns=["input_ids", "loss_mask"])
-            counts = count_generated_tokens(batches, vocabulary_size)
+        counts = count_generated_tokens(batches_of(part.path, ["input_ids", "loss_mask"]), vocabulary_size)
         _keep(part, counts)
         return counts
 

@@ -22,8 +22,9 @@ from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import Check, File, Published
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part, forget_others, parts_of
+from eagle_assets.lake.parquet import ROWS_PER_BATCH, whole_table
 from eagle_assets.lake.schemas import TRAINING_SHARDS
-from eagle_assets.lake.version import ROWS_PER_BATCH, NewVersion, whole_table
+from eagle_assets.lake.version import NewVersion
 from eagle_assets.reconstruction.workers import on_threads
 from eagle_assets.training.ragged import Ragged
 from eagle_assets.training.shard_checks import ShardsFound
@@ -140,7 +141,7 @@ def _lengths(shards: pa.Table) -> list[int]:
 
 
 def _read(part: Part) -> pa.Table:
-    with pq.ParquetFile(part.path, pre_buffer=False) as file:  # as in lake/audit.py
+    with pq.ParquetFile(part.path, pre_buffer=False) as file:
         return whole_table(file, SEQUENCE_COLUMNS)
 
 

@@ -15,7 +15,8 @@ from eagle_assets.lake.schemas import JUDGED_SEQUENCES, TOKEN_SEQUENCES
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.endpoints import DEFAULT_PRICE
 from eagle_assets.openrouter.entries import Settlement
-from eagle_assets.openrouter.journal import Journal, journal_folder
+from eagle_assets.openrouter.journal import Journal
+from eagle_assets.openrouter.journal_reader import journal_folder
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
 from eagle_assets.openrouter.requests import build_request, read_prompts, request_key
 from eagle_assets.openrouter.written_routing import routing_path

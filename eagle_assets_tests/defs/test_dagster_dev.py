@@ -21,7 +21,7 @@ import yaml
 from eagle_assets.configuration import load_configuration
 from eagle_assets.lake.audit import read_record, require
 from eagle_assets.lake.home import Home
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets_tests.defs.browser import find_browser

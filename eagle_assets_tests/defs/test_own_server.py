@@ -19,7 +19,7 @@ from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, require
 from eagle_assets.lake.home import Home
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.own_server import ask_own_server
 from eagle_assets.openrouter.requests import read_prompts
 from eagle_assets.openrouter.timing import Timing

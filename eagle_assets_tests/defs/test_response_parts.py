@@ -14,7 +14,8 @@ from eagle_assets.lake.audit import Audit, Check, require
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import RAW_RESPONSES
 from eagle_assets.lake.version import new_version
-from eagle_assets.openrouter.journal import Journal, journal_folder, open_journal
+from eagle_assets.openrouter.journal import Journal
+from eagle_assets.openrouter.journal_reader import journal_folder, open_journal
 from eagle_assets.reconstruction.stored import StrayOf, nobody_strays, row_of_record
 
 GOOD = Check("nothing_lost", True, "nothing is")

@@ -19,7 +19,8 @@ from eagle_assets.configuration import load_configuration
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.defs.resources import Project
 from eagle_assets.defs.schedules import killed_runs
-from eagle_assets.openrouter.journal import Journal, journal_folder
+from eagle_assets.openrouter.journal import Journal
+from eagle_assets.openrouter.journal_reader import journal_folder
 from eagle_assets.openrouter.ledger import Ledger
 from eagle_assets.sandbox.faults import Faults
 from eagle_assets.sandbox.process import running_sandbox

@@ -18,7 +18,7 @@ from eagle_assets.openrouter.attempts import JournalRecord
 from eagle_assets.openrouter.client import CollectionError, CollectionSummary, collect_missing
 from eagle_assets.openrouter.collection import retry_after
 from eagle_assets.openrouter.entries import Tick
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.ledger import Ledger, LedgerError
 from eagle_assets.openrouter.progress import Progress
 from eagle_assets.openrouter.record_file import JournalError

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from eagle_assets.openrouter.attempts import Attempt, JournalRecord
-from eagle_assets.openrouter.journal import INTERRUPTED, Journal, JournalReader
+from eagle_assets.openrouter.journal import INTERRUPTED, Journal
+from eagle_assets.openrouter.journal_reader import JournalReader
 from eagle_assets.openrouter.record_file import JournalError
 
 REQUEST = {"model": "moonshotai/kimi-k2.5", "messages": [{"role": "user", "content": "é"}]}
@@ -224,7 +225,7 @@ def test_a_damaged_tail_is_reported_and_its_attempt_recovered(tmp_path: Path) ->
 READER = """
 import resource, sys
 from pathlib import Path
-from eagle_assets.openrouter.journal import JournalReader
+from eagle_assets.openrouter.journal_reader import JournalReader
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for record in JournalReader(Path(sys.argv[1])).read():
     print(len(record.exchange.body))

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from eagle_assets.openrouter.attempts import JournalRecord
-from eagle_assets.openrouter.journal import Journal, JournalReader
+from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.journal_index import JournalIndex
+from eagle_assets.openrouter.journal_reader import JournalReader
 from eagle_assets.openrouter.record_file import JournalError
 
 

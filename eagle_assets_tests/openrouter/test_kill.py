@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from eagle_assets.configuration import Configuration, Settings
 from eagle_assets.lake.schemas import RAW_RESPONSES, TOKEN_SEQUENCES, TRAINING_SHARDS
 from eagle_assets.openrouter.client import CollectionSummary, collect_missing
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.ledger import budget_totals
 from eagle_assets.openrouter.requests import Prompt
 from eagle_assets.openrouter.timing import Timing

@@ -19,7 +19,7 @@ from eagle_assets.configuration import Configuration, Routing, Settings
 from eagle_assets.openrouter.client import CollectionSummary, collect_missing
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.exchange_line import exchange_of
-from eagle_assets.openrouter.journal import open_journal
+from eagle_assets.openrouter.journal_reader import open_journal
 from eagle_assets.openrouter.ledger import Ledger, budget_totals
 from eagle_assets.openrouter.origin import Origin
 from eagle_assets.openrouter.requests import Prompt

@@ -17,7 +17,7 @@ from rich.text import Text
 from eagle_assets.lake.audit import Published, read_record
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.version import last_good
-from eagle_assets.openrouter.journal import journaled_datasets, open_journal
+from eagle_assets.openrouter.journal_reader import journaled_datasets, open_journal
 from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
 from eagle_assets.reconstruction.console.tokens_view import difference_in_words, differences, tokens_text
 from eagle_assets.reconstruction.files.exchanges import exchanges_in

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from eagle_assets.lake.parquet import rows_at
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Ids, NotInGrammar, Output, parse_output
 from eagle_assets.serving.served import Situation
@@ -45,12 +46,8 @@ def rows_to_try(batches: Iterable[pa.RecordBatch], total: int) -> Iterator[dict[
     They are taken from the first of them, up to a number of three binary digits: as long as the dataset grows by little
     they stay the same, and what was made of them need not be made again.
     """
-    first, settled = 0, total - total % (1 << max(0, total.bit_length() - 3))
-    wanted = np.fromiter(evenly_spread(settled, MOST_OUTPUTS), np.int64)
-    for batch in batches:
-        here = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
-        yield from batch.take(pa.array(here)).to_pylist()
-        first += batch.num_rows
+    settled = total - total % (1 << max(0, total.bit_length() - 3))
+    return rows_at(batches, np.fromiter(evenly_spread(settled, MOST_OUTPUTS), np.int64))
 
 
 def evenly_spread(total: int, most: int) -> Iterator[int]:

@@ -22,7 +22,7 @@ from eagle_assets.durability import written_whole
 from eagle_assets.lake.audit import GateClosed
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.lake.kept import Part
-from eagle_assets.lake.version import repeating, whole_table
+from eagle_assets.lake.parquet import ROWS_PER_BATCH, batches_of, repeating, rows_at, whole_table
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 from eagle_assets.reconstruction.canonical import with_canonical
@@ -42,7 +42,6 @@ CODE = (
 )
 _PACKAGES = ("splintr-rs", "renderers")
 
-_BATCH = 256
 _FACTS = b"decisive facts"
 
 
@@ -177,9 +176,8 @@ def _brought_up_to_date(part: Part, finder: Finder, redo: frozenset[str] | None)
 
 def _judged(path: Path, rows: np.ndarray, finder: Finder) -> pa.Table:
     """These rows of a part, judged, and examined as they are written."""
-    return pa.Table.from_batches(
-        (_examined(batch, finder) for batch in _in_batches(finder.find(_rows(path, rows)))), FOUND_SEQUENCES
-    )
+    found = finder.find(rows_at(batches_of(path), rows))
+    return pa.Table.from_batches((_examined(batch, finder) for batch in _in_batches(found)), FOUND_SEQUENCES)
 
 
 def _examined(batch: Sequence[tuple[dict[str, Any], Any]], finder: Finder) -> pa.RecordBatch:
@@ -193,17 +191,8 @@ def _examined(batch: Sequence[tuple[dict[str, Any], Any]], finder: Finder) -> pa
     return pa.RecordBatch.from_arrays([*found.columns[: -len(added)], *added], schema=FOUND_SEQUENCES)
 
 
-def _rows(path: Path, rows: np.ndarray) -> Iterator[dict[str, Any]]:
-    first = 0
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        for batch in file.iter_batches(batch_size=_BATCH):
-            here = rows[(rows >= first) & (rows < first + batch.num_rows)] - first
-            yield from batch.take(pa.array(here)).to_pylist()
-            first += batch.num_rows
-
-
 def _in_batches(rows: Iterator[tuple[dict[str, Any], Any]]) -> Iterator[list[tuple[dict[str, Any], Any]]]:
-    while batch := list(islice(rows, _BATCH)):
+    while batch := list(islice(rows, ROWS_PER_BATCH)):
         yield batch
 
 

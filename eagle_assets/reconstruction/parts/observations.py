@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import structs
 
 from eagle_assets.durability import write_atomically
 from eagle_assets.lake.kept import Part
+from eagle_assets.lake.parquet import batches_of
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.values import as_dict
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
@@ -42,7 +42,6 @@ are measured (`settled`), so that rates stand still until the group has doubled.
 MOST_PROMPTS_OF_A_GROUP = 64
 """Rendered prompts of a group that are enough to see how a provider renders them."""
 
-_BATCH = 256
 _KEYS = ["exchange_id", "provider", "request"]
 
 
@@ -151,7 +150,7 @@ def _stride(size: int, most: int) -> int:
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    return dict(Counter(_group(row) for batch in _batches(path, _KEYS) for row in batch.to_pylist()))
+    return dict(Counter(_group(row) for batch in batches_of(path, _KEYS) for row in batch.to_pylist()))
 
 
 def _group(row: Mapping[str, Any]) -> str:
@@ -165,7 +164,7 @@ def _place(exchange_id: str) -> int:
 
 
 def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]) -> Iterator[Seen]:
-    for batch in _batches(path):
+    for batch in batches_of(path):
         keys = [(row, _place(row["exchange_id"]), _group(row)) for row in batch.select(_KEYS).to_pylist()]
         taken = [number for number, (_, place, group) in enumerate(keys) if place % strides[group] == 0]
         rows = batch.take(pa.array(taken, pa.int64())).to_pylist()
@@ -183,8 +182,3 @@ def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]
 def _without_prompt(one: Seen) -> Seen:
     observation = None if one.observation is None else structs.replace(one.observation, prompt_offset=None)
     return Seen(one.place, one.group, one.exchange_id, one.order, observation)
-
-
-def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterable[pa.RecordBatch]:
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        yield from file.iter_batches(batch_size=_BATCH, columns=columns)

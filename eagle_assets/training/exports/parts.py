@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eagle_assets.lake.version import row_groups
+from eagle_assets.lake.parquet import row_groups
 from eagle_assets.reconstruction.workers import on_threads
 from eagle_assets.training.exports.request import SPLITS, Format, Split
 from eagle_assets.training.exports.selection import ROWS_PER_BATCH, Selection
@@ -140,7 +140,7 @@ def _batches(span: Span) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of the shards that touch the span, each with the number of its first row."""
     first = 0
     for path in span.selection.published.paths:
-        with pq.ParquetFile(path, pre_buffer=False) as file:  # it would keep all that it read
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
                 if first < span.stop and first + rows > span.start:
