@@ -60,11 +60,11 @@ def calibration_with(project: Project, decided: Arbitrations) -> Calibration:
 def write_sequences(version: NewVersion, weighed: Sequence[PartWeights]) -> tuple[Examination, Figures]:
     """Write the parts that are not there yet, and read them back; keep the others, which are as they were examined."""
     examination, figures = Examination(), Figures()
-    fresh = []
+    fresh = set()
     for part in weighed:
         if version.keep_made_from(part.recipe) is None:
             version.tell(part.name, part.recipe)  # its place among the files
-            fresh.append(part.name)
+            fresh.add(part.name)
 
     def written(part: PartWeights) -> tuple[pa.Table, pa.Table]:
         return _write(version, part) if part.name in fresh else _kept(part)

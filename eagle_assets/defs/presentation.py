@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from eagle_assets.lake.code import digest_of_code
+from eagle_assets.openrouter.names import UNNAMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +108,7 @@ def to_look_at(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
         dg.TableRecord(
             {
                 "eagle-assets show": row["exchange_id"],
-                "why": f"{row['provider'] or 'not named'}, {row['verdict']}: "
+                "why": f"{row['provider'] or UNNAMED}, {row['verdict']}: "
                 + "; ".join(reason_in_words(reason) for reason in row["reasons"] if reason not in SPEAK_FOR_THE_IDS),
             }
         )
@@ -130,7 +131,7 @@ def judged_metadata(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, A
         lengths = list_value_length(batch["output_ids"]).to_pylist()
         for row, length in zip(batch.drop_columns(["output_ids"]).to_pylist(), lengths, strict=True):
             if row["surprise"] is not None:
-                provider = row["provider"] or "(none)"
+                provider = row["provider"] or UNNAMED
                 nats.setdefault(provider, []).append(row["surprise"])
                 total, tokens = sums.get(provider, (0.0, 0))
                 sums[provider] = total + row["log_likelihood"], tokens + length

@@ -112,8 +112,7 @@ def _served(
     summary = ask_own_server(
         home.root, name, dataset, wanted, configuration, project.settings, report_to(context), limit=limits.max_requests
     )
-    for sentence in (*summary.notes, *filter(None, [summary.stopped])):
-        context.log.warning(sentence)
+    _warn(context, summary)
     nothing_lost = write_collected(
         version, name, wanted.prompt_ids, summary, nobody_strays, lambda row: served_row(row, target)
     )
@@ -126,8 +125,7 @@ def _served(
     counts = {"prompts": summary.prompts, "answers": answers, "not_asked_yet": summary.left}
     audit = version.audit(checks, [prompts], counts, vocabulary=prompts.audit.vocabulary)
     yield from events_of(audit, _said(summary))
-    if summary.fatal:
-        raise dg.Failure(f"{summary.stopped}; what was answered is published", allow_retries=False)
+    _fail_if_fatal(summary)
 
 
 def _bought(
@@ -163,8 +161,7 @@ def _bought(
         on_answer=latest.add,
         **limits.as_arguments(context.run.run_id),
     )
-    for sentence in (*summary.notes, *filter(None, [summary.stopped])):
-        context.log.warning(sentence)
+    _warn(context, summary)
     endpoints = published_endpoints(inputs[1])
     origin = Origin.allowed(configuration.target, configuration.routing, endpoints)
     nothing_lost = write_collected(version, name, wanted.prompt_ids, summary, origin.stray)
@@ -192,6 +189,15 @@ def _bought(
     }
     audit = version.audit(checks, inputs, counts, vocabulary=inputs[0].audit.vocabulary)
     yield from events_of(audit, {**_said(summary), **spend_metadata(totals, {name: dataset.budget_usd}, [name])})
+    _fail_if_fatal(summary)
+
+
+def _warn(context: dg.AssetExecutionContext, summary: "CollectionSummary") -> None:
+    for sentence in (*summary.notes, *filter(None, [summary.stopped])):
+        context.log.warning(sentence)
+
+
+def _fail_if_fatal(summary: "CollectionSummary") -> None:
     if summary.fatal:
         raise dg.Failure(f"{summary.stopped}; what was answered is published", allow_retries=False)
 

@@ -11,8 +11,6 @@ from eagle_assets.defs.resources import Project
 from eagle_assets.lake import columns
 from eagle_assets.lake.audit import require
 
-FINDINGS = "findings"  # what is kept of each part of raw_responses
-
 
 @dg.asset(
     partitions_def=DATASETS,
@@ -49,7 +47,7 @@ def token_sequences(context: dg.AssetExecutionContext, project: Project) -> Even
     from eagle_assets.lake.version import new_version
     from eagle_assets.reconstruction.own.blind import with_blind_report
     from eagle_assets.reconstruction.own.departures import may_be_wrong
-    from eagle_assets.reconstruction.parts.findings import find_in_parts, found_by
+    from eagle_assets.reconstruction.parts.findings import FINDINGS, find_in_parts, found_by
     from eagle_assets.reconstruction.parts.weights import weigh_parts
 
     name, home, limit = context.partition_key, project.home, project.configuration.max_residual_error

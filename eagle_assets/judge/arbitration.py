@@ -31,7 +31,7 @@ ERROR = 0.001
 """The chance that a provider's convention is decided wrongly, over all of its rivals."""
 
 CAP = 3.0
-"""Nats: the most that one response counts for."""
+"""Nats: the most that one response counts for; it may be another deployment's."""
 
 _LEAST_LOGPROB = -100.0  # in the place of −inf
 _LOOKAHEAD = 16  # tokens behind the last difference on which candidates are weighed

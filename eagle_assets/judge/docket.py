@@ -22,14 +22,13 @@ from eagle_assets.lake.audit import File, Published
 from eagle_assets.lake.kept import Part, parts_of
 from eagle_assets.lake.parquet import batches_of, rows_at
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
-from eagle_assets.reconstruction.parts.findings import BoughtFinder, find_in_parts, found_by
+from eagle_assets.reconstruction.parts.findings import FINDINGS, BoughtFinder, find_in_parts, found_by
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction
 from eagle_assets.targets.target import Target
 
 HELD = "judged_findings"
 """What is found in a part of responses in the light of what the judge decided."""
 
-FOUND = "findings"
 """The same before it, as `token_sequences` keeps it."""
 
 BATCH = 128
@@ -69,7 +68,7 @@ class Stored:
 
     def parts(self) -> list[StoredPart]:
         """Its parts in order. What `token_sequences` found is what is held first."""
-        held, found = (parts_of(self.responses, kept, found_by()) for kept in (HELD, FOUND))
+        held, found = (parts_of(self.responses, kept, found_by()) for kept in (HELD, FINDINGS))
         for mine, before in zip(held, found, strict=True):
             if before.kept.is_file() and not mine.kept.exists():
                 os.link(before.kept, mine.kept)  # neither is ever changed in its place

@@ -17,7 +17,7 @@ from eagle_assets.judge.variants import spans
 from eagle_assets.judge.verdicts import SETTLED
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
-from eagle_assets.reconstruction.contests import Contest, Reading
+from eagle_assets.reconstruction.contests import Contest, ReadAs
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction
 from eagle_assets.reconstruction.weighing import Weight, weigh
 from eagle_assets.targets.target import Target
@@ -104,7 +104,7 @@ def open_question(
         return None
     if found.reasons[:1] == (SEGMENTATIONS,) and found.candidates:
         every = [trial.output_ids, *(candidate.output_ids for candidate in found.candidates)]
-        readings: dict[str, Reading | None] = {str(n): Reading(tuple(ids), True) for n, ids in enumerate(every)}
+        readings: dict[str, ReadAs | None] = {str(n): ReadAs(tuple(ids), True) for n, ids in enumerate(every)}
         return RivalIds(found, Contest(found.exchange_id, ("", "", False), tuple(trial.prompt_ids), readings), weight)
     # A sampler that is hotter than the target's own probabilities gives other numbers more often.
     if found.reasons[:1] == (NUMBERS,) and not found.candidates and trial.sampling.temperature <= 1:

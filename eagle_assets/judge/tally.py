@@ -13,6 +13,7 @@ from rich.table import Table
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.scan import Experience
 from eagle_assets.judge.verdicts import Change, change_in
+from eagle_assets.openrouter.names import UNNAMED
 from eagle_assets.reconstruction.verdict import VERDICTS, Verdict
 
 NOTED = ["exchange_id", "provider", "verdict_before", "verdict", "reasons", "surprise"]
@@ -34,7 +35,7 @@ class Tally:
 
     def note(self, row: Mapping[str, Any]) -> None:
         """Count a judged sequence: its exchange_id, provider, verdict_before, verdict, reasons, and surprise."""
-        provider = row["provider"] or "(none)"
+        provider = row["provider"] or UNNAMED
         self.before[provider, row["verdict_before"]] += 1
         self.after[provider, row["verdict"]] += 1
         self.scanned += row["surprise"] is not None and row["verdict_before"] != "exact"

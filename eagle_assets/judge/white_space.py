@@ -17,6 +17,7 @@ from math import exp, log, log1p
 
 import numpy as np
 
+from eagle_assets.judge.arbitration import CAP
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.questions import Question
 from eagle_assets.judge.samples import in_batches, sampled
@@ -34,9 +35,6 @@ from eagle_assets.targets.target import Target
 ERROR = 0.01
 """The chance that an edge is decided wrongly. It weighs less than a convention: what a provider loses at an edge it
 loses in the few responses whose model wrote something there."""
-
-CAP = 3.0
-"""Nats: the most that one response counts for; it may be another deployment's."""
 
 
 @dataclass(frozen=True, slots=True)

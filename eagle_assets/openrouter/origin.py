@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eagle_assets.configuration import ALWAYS_EXCLUDED, Routing
+from eagle_assets.configuration import Routing
 from eagle_assets.openrouter.endpoints import Endpoint, is_named_by, slugs_of
 from eagle_assets.openrouter.names import plain_name
 from eagle_assets.openrouter.values import as_dict, as_list
@@ -38,7 +38,7 @@ class Origin:
             quantizations.setdefault(plain_name(endpoint.provider), set()).add(endpoint.quantization)
         return cls(
             model,
-            _names((*fields["ignore"], *ALWAYS_EXCLUDED), endpoints),
+            _names(fields["ignore"], endpoints),
             _names(fields.get("only") or (), endpoints),
             frozenset(name for name, kinds in quantizations.items() if kinds <= REQUANTISED),
         )

@@ -19,7 +19,7 @@ from eagle_assets.targets.kimi import kimi_vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadAs:
     """What a response reads as under a convention; `closes` says whether its count agrees."""
 
     output_ids: tuple[int, ...]
@@ -34,7 +34,7 @@ class Contest:
     exchange_id: str
     group: GroupKey
     prompt_ids: tuple[int, ...]
-    readings: Mapping[str, Reading | None]
+    readings: Mapping[str, ReadAs | None]
 
 
 def is_contested(group: GroupCalibration) -> bool:
@@ -68,12 +68,12 @@ def contests(exchanges: Iterable[Exchange], calibration: Calibration) -> Iterato
         if prompt_ids is None:
             continue
         texts = EncodedTexts(kimi_vocabulary())
-        readings: dict[str, Reading | None] = {rival.name: None for rival in _rivals(group)}
+        readings: dict[str, ReadAs | None] = {rival.name: None for rival in _rivals(group)}
         for inversion in find_inversions(reading, group, texts):
             ids = tuple(inversion.ids(texts, reading.situation))
             for rival in inversion.hypothesis.ways_to_settle():
                 known = readings[rival.name]
                 if known is None or (inversion.closes and not known.closes):
-                    readings[rival.name] = Reading(_as_settled(ids, rival, reading.situation), inversion.closes)
+                    readings[rival.name] = ReadAs(_as_settled(ids, rival, reading.situation), inversion.closes)
         if len(set(readings.values())) > 1:
             yield Contest(reading.exchange.exchange_id, key, tuple(prompt_ids), readings)

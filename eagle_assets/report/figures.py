@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eagle_assets.openrouter.names import UNNAMED
 from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS
 from eagle_assets.reconstruction.sequences import gaps_and_conventions
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
@@ -55,7 +56,7 @@ class Figures:
 
     def add(self, rows: pa.Table) -> None:
         """Take rows of SUMMED into the sums."""
-        rows = rows.select(SUMMED.names).set_column(0, "provider", _named(rows["provider"], "not named"))
+        rows = rows.select(SUMMED.names).set_column(0, "provider", _named(rows["provider"], UNNAMED))
         with_ids, with_count = rows.filter(pc.is_valid(rows["tokens"])), rows.filter(pc.is_valid(rows["gap"]))
         for provider, verdict, times in _counted(rows, "provider", "verdict"):
             self.verdicts[provider][verdict] += times

@@ -5,11 +5,10 @@ It does so for Markdown of up to 1,000 characters, the picture's data included.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
 from eagle_assets.report.lengths import Lengths
-from eagle_assets.report.svg import escaped
+from eagle_assets.report.svg import as_markdown, escaped
 
 MOST_CHARACTERS = 1_000
 _WIDTH = 370  # pixels; a wider one is cut off on the page of an asset
@@ -77,4 +76,4 @@ def _markdown(height: int, parts: str) -> str:
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{_WIDTH}' height='{height}' font-family='sans-serif' "
         f"font-size='12' style='background:#fff'>{parts}</svg>"
     )
-    return f"![](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})"
+    return as_markdown(svg)

@@ -14,7 +14,7 @@ from eagle_assets.judge.verdicts import settled
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibrating.decisions import decisions
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
-from eagle_assets.reconstruction.contests import Contest, Reading, contests
+from eagle_assets.reconstruction.contests import Contest, ReadAs, contests
 from eagle_assets.reconstruction.counting import COUNTINGS
 from eagle_assets.reconstruction.encoding import EncodedTexts
 from eagle_assets.reconstruction.evidence.reading import read
@@ -63,11 +63,11 @@ def contest(exchange: Exchange, provider: Provider, rivals: list[Hypothesis]) ->
     if situation is None or not reading.layouts:
         return None
     texts = EncodedTexts(TARGET.vocabulary)
-    readings: dict[str, Reading | None] = {}
+    readings: dict[str, ReadAs | None] = {}
     for hypothesis in rivals:
         output = hypothesis.invert(reading.layouts[0].output, situation)
         ids = None if output is None else tuple(join_output(output.over(texts.ids), TARGET.markers))
-        readings[hypothesis.name] = None if ids is None else Reading(ids, closes=True)
+        readings[hypothesis.name] = None if ids is None else ReadAs(ids, closes=True)
     if len(set(readings.values())) < 2:
         return None
     prompt = prompt_ids(TARGET, exchange.request)
@@ -213,7 +213,7 @@ def test_what_is_still_too_uncertain_is_not_lifted() -> None:
 
 def test_what_the_target_finds_alike_stays_open(tmp_path: Path) -> None:
     alike = [
-        Contest(f"e{n}", ("", "P", True), (n,), {"a": Reading((150_001,), True), "b": Reading((150_002,), True)})
+        Contest(f"e{n}", ("", "P", True), (n,), {"a": ReadAs((150_001,), True), "b": ReadAs((150_002,), True)})
         for n in range(500, 550)
     ]
     with bench(small_target(), tmp_path) as bench_:
@@ -223,7 +223,7 @@ def test_what_the_target_finds_alike_stays_open(tmp_path: Path) -> None:
 
 def test_one_response_decides_nothing(tmp_path: Path) -> None:
     likely = small_target()
-    readings = {"a": Reading(tuple(TARGET.vocabulary.encode("The")), True), "b": Reading((163_000, 162_000), True)}
+    readings = {"a": ReadAs(tuple(TARGET.vocabulary.encode("The")), True), "b": ReadAs((163_000, 162_000), True)}
     freak = Contest("e", ("", "P", True), (1, 2), readings)
     scorer = InProcess(likely)
     with bench(likely, tmp_path, scorer) as bench_:

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from eagle_assets.openrouter.names import UNNAMED
 from eagle_assets.reconstruction.calibrating.calibration import GroupCalibration
 from eagle_assets.reconstruction.calibrating.decisions_in_words import decisions_in_words
 from eagle_assets.reconstruction.calibrating.drift import Drift
@@ -50,7 +51,7 @@ def calibration_table(explanations: Iterable[GroupExplanation]) -> Table:
         group = explanation.group
         table.add_row(
             group.model.rpartition("/")[2],
-            group.provider or "(none)",
+            group.provider or UNNAMED,
             "stream" if group.streamed else "JSON",
             str(explanation.responses),
             *(_of(group.closed[calls], group.counted[calls]) for calls in (0, 1)),
@@ -65,7 +66,7 @@ def explanation_page(explanation: GroupExplanation, seen: SeenAt) -> RenderableT
     """Which exchanges refuted which rival, and the residual."""
     group = explanation.group
     how = "streamed" if group.streamed else "not streamed"
-    title = f"{group.provider or '(none)'}, {group.model}, {how}: {explanation.responses} responses"
+    title = f"{group.provider or UNNAMED}, {group.model}, {how}: {explanation.responses} responses"
     head = Text.assemble((title, "bold"), f"\nlikeliest: {group.best.hypothesis.name}")
     parts: list[RenderableType] = [head]
     if group.servers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from eagle_assets.openrouter.names import UNNAMED
 from eagle_assets.reconstruction.verdict import Reconstruction, Verdict
 
 
@@ -20,7 +21,7 @@ class Summary:
     def add(self, reconstruction: Reconstruction) -> None:
         self.exchanges += 1
         self.tokens += len(reconstruction.output_ids or ())
-        self.verdicts[reconstruction.provider or "(none)", reconstruction.verdict] += 1
+        self.verdicts[reconstruction.provider or UNNAMED, reconstruction.verdict] += 1
         if not reconstruction.trusted:
             self.reasons.update(reason.partition(":")[0] for reason in reconstruction.reasons[:1])
 

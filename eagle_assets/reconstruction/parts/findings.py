@@ -42,6 +42,9 @@ CODE = (
 )
 _PACKAGES = ("splintr-rs", "renderers")
 
+FINDINGS = "findings"
+"""The name under which they are kept."""
+
 _FACTS = b"decisive facts"
 
 

@@ -35,7 +35,7 @@ _ENOUGH, _SHARE = 4, 0.6  # answers that a server must send to the letter, of th
 _IN_PARTS = "\u0800"  # the first character of three bytes; tokens seldom end inside shorter ones
 _ENOUGH_OF_A_MODEL = 2  # of these: a provider may run another server for another model
 
-Place = tuple[str, bool]
+Source = tuple[str, bool]
 """Provider, streamed."""
 
 Look = Literal["text", "calls"] | Part
@@ -53,7 +53,7 @@ class Samples:
     """A few answers of each provider, kept while exchanges go by: the first of each kind."""
 
     def __init__(self) -> None:
-        self._kept: dict[Place, dict[tuple[str, Look], list[Exchange]]] = defaultdict(lambda: defaultdict(list))
+        self._kept: dict[Source, dict[tuple[str, Look], list[Exchange]]] = defaultdict(lambda: defaultdict(list))
 
     def wants(self, kind: SampleKind) -> bool:
         """Whether more of a kind are wanted."""
@@ -69,7 +69,7 @@ class Samples:
         model, provider, streamed, look = kind
         return self._kept[provider, streamed][model, look]
 
-    def places(self) -> Iterator[tuple[Place, list[Exchange], list[Exchange]]]:
+    def places(self) -> Iterator[tuple[Source, list[Exchange], list[Exchange]]]:
         """The answers kept of each provider, streamed or not, their kinds in turn, and apart those with parts."""
         for place, kinds in self._kept.items():
             whole = [kept for (_, look), kept in kinds.items() if look not in PARTS]
