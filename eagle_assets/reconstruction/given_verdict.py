@@ -53,11 +53,9 @@ def verdict_on_given(ids: list[int], source: str, reading: Reading, group: Group
 
 def _were_generated(ids: Sequence[int], source: str, reading: Reading, group: GroupCalibration | None) -> bool:
     """Whether given ids are the generated ones, and not an encoding of the text by someone on the way: they were
-    asked for, or they are none themselves, or now and then the provider's are none."""
-    if asked_for(reading, source):
-        return True
-    if group is None:
-        return off_the_path(ids, reading)
-    if group.gives_other_ids:
+    asked for, or they are none themselves, or now and then the provider's are none; and its others agree with what it
+    shows and counts."""
+    if group is not None and group.gives_other_ids:
         return False
-    return group.gives_generated_ids or off_the_path(ids, reading)
+    generates = group is not None and group.gives_generated_ids
+    return asked_for(reading, source) or generates or off_the_path(ids, reading)

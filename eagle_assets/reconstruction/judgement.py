@@ -188,6 +188,8 @@ class _Case:
             proved = solution.unique and whole and not self._response.tool_calls and not doubt.loss_possible
             # Without a count of it, nothing but a word of the server's says that a stop token was generated.
             proved = proved and self._reading.is_witnessed and inversion.hypothesis.counting.stop_counted
+            # What a server that ends inside a character holds back shows nowhere.
+            proved = proved and inversion.output.stopped
             # An encoder's cut of the text is one token a delta too, but never leaves the canonical path.
             proved = proved and (solution.strays > 0 or (self._group is not None and self._group.shows_steps))
             if proved:

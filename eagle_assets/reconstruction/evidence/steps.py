@@ -157,16 +157,23 @@ class _Joined:
         return _Joined(better.parts, min(2, self.ways + other.ways), better.strays, min(2, ties))
 
 
+_MOST_WAYS = 100_000
+"""Ways kept at the deltas of a text, added up: many more than a stream of steps leaves open, and a second's work."""
+
+
 def _ways_through(steps: _Steps, canonical: Ids, surplus: int, vocabulary: Vocabulary) -> Ways:
-    """Every way to the end of a text, with at most `surplus` tokens more than deltas."""
+    """Every way to the end of a text, with at most `surplus` tokens more than deltas; none beyond _MOST_WAYS."""
     text, starts, ends = steps.text, steps.starts, steps.ends
     bounds = [0, *vocabulary.lengths[list(canonical)].cumsum().tolist()]
     canonical_end = dict(pairwise(bounds)).get  # by start
     alone = steps.alone(surplus, vocabulary)
     reached: dict[int, Ways] = {0: {0: _START}}
-    position = 0
+    position = kept = 0
     while position < len(ends):
         start, end = starts[position], ends[position]
+        kept += sum(map(len, reached.values()))
+        if kept > _MOST_WAYS:
+            return {}
         if reached.keys() == {start} and (run := _run_of_lone(alone, position)):
             after = position + run
             spelt, strays = _canonical_between(starts[position : after + 1], bounds, canonical), 0
