@@ -27,7 +27,7 @@ from eagle_assets.judge.variants import LEADING_BLANK, Span, Variant, ending_of,
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey, Trimming
 from eagle_assets.reconstruction.calibrating.losses import stripped_as
-from eagle_assets.reconstruction.places import LOSABLE, Place
+from eagle_assets.reconstruction.places import LOSABLE, Place, place_of
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.convention import Edge
 from eagle_assets.targets.target import Target
@@ -42,7 +42,7 @@ class TextEdge:
     """An edge of a text. `without_trace` are, by its position, each LOSABLE that may have stood there and left no
     trace in the count; `is_white`: some white space stands there."""
 
-    edge: Edge
+    edge: Place
     is_white: bool
     without_trace: dict[int, Variant] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class Witness:
     at: TextEdge
 
     @property
-    def group(self) -> tuple[GroupKey, Edge]:
+    def group(self) -> tuple[GroupKey, Place]:
         """What it is a witness to: of each of them so many are heard at most."""
         return self.provider, self.at.edge
 
@@ -96,7 +96,7 @@ def witnesses_in(
 def weigh_edges(witnesses: Witnesses, bench: Bench, target: Target) -> dict[GroupKey, dict[Place, Trimming]]:
     """The target's word on each edge that responses say something of; an edge that is decided is not asked about any
     more."""
-    tallies: dict[tuple[GroupKey, Edge], _Tally] = defaultdict(_Tally)
+    tallies: dict[tuple[GroupKey, Place], _Tally] = defaultdict(_Tally)
     for batch in in_batches(sampled(witnesses), lambda group: tallies[group].is_decided):
         bench.ask(question for one in batch for question in one.questions)
         for one in batch:
@@ -127,7 +127,8 @@ def text_edges(trial: Trial, target: Target) -> Iterator[TextEdge]:
     for span, is_reasoning in texts_of(trial, target):
         first, last = (vocabulary.bytes_of(ids[place]) for place in (span.start, span.end - 1))
         start: Edge = "reasoning_start" if is_reasoning else "content_start"
-        end: Edge = "reasoning_end" if is_reasoning else "content_end"
+        calls_follow = target.markers.section_begin in ids[span.end : span.end + 1]
+        end: Place = "reasoning_end" if is_reasoning else place_of("content_end", calls_follow)
         ending = ending_of(ids, span, target)
         for edge, is_white, kind, change in (
             (start, first[:1].isspace(), LEADING_BLANK, _before),

@@ -13,7 +13,7 @@ from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import edges as edges_of
-from eagle_assets.reconstruction.places import Place, index_risk
+from eagle_assets.reconstruction.places import Place, index_risk, place_of
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
 
 MIN_CLOSING_SHARE = 0.5
@@ -90,7 +90,8 @@ def doubts(
     if best.output.reasoning is not None and not (tells_reasoning or unsettled or shows_both(best.output)):
         found.reasons.append("think_position_unknown")
     if group is not None and group.affixed and reading.situation is not None:
-        ends = (stripped_as(edge) for edge, _, _ in edges_of(best.shown, reading.situation))
+        begun = best.shown.section_begun
+        ends = (stripped_as(place_of(edge, begun)) for edge, _, _ in edges_of(best.shown, reading.situation))
         found.reasons += [f"affix_may_be_added: {in_words(place)}" for place in ends if place in group.affixed][:1]
     if group is not None and group.line_breaks_alike and line_breaks(best.shown):
         found.reasons.append("line_breaks_may_be_rewritten")

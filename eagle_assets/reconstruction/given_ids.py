@@ -10,6 +10,7 @@ from eagle_assets.openrouter.values import as_count
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.encoding import encodable
 from eagle_assets.reconstruction.evidence.reading import Reading
+from eagle_assets.reconstruction.places import place_of
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
 from eagle_assets.targets.target import Target
@@ -88,8 +89,9 @@ def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[st
     texts = ((said.reasoning or ""), said.content)
     if not situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
         shown = ("", shown[0] + shown[1])
-    for field, made, seen in zip(("reasoning", "content"), texts, shown, strict=True):
-        keeps = (f"{field}_start" in kept, f"{field}_end" in kept)
+    ends = (("reasoning_start", "reasoning_end"), ("content_start", place_of("content_end", said.section_begun)))
+    for (start, end), made, seen in zip(ends, texts, shown, strict=True):
+        keeps = (start in kept, end in kept)
         if not _same_text(made, seen, keeps, vocabulary):
             return False
     generated = iter(said.calls)

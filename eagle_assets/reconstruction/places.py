@@ -9,15 +9,20 @@ from eagle_assets.serving.convention import EDGES, Edge
 LOSABLE = (" ", "\n", "\n\n")
 """White space that a model often writes at an end of a text and a trimming server takes away."""
 
-Place = Edge | Literal["blank_reasoning", "blank_content"]
+Place = Edge | Literal["message_end", "blank_reasoning", "blank_content"]
 """An edge of a text, or the place of a reasoning, or a content before calls, that has no text: nothing or white space
-alone."""
+alone. A content ends at its `content_end` where calls follow, which parsers cut off, else at the `message_end`."""
 
 BLANK_PLACES: tuple[Place, ...] = ("blank_reasoning", "blank_content")
-PLACES: tuple[Place, ...] = (*EDGES, *BLANK_PLACES)
+PLACES: tuple[Place, ...] = (*EDGES, "message_end", *BLANK_PLACES)
 REASONING_PLACES: tuple[Place, ...] = ("reasoning_start", "reasoning_end", "blank_reasoning")
 
 IndexRisk = Literal["single", "pair", "parallel", "history"]
+
+
+def place_of(edge: Edge, section_begun: bool) -> Place:
+    """The place of an edge in an output with a tool section, or without."""
+    return "message_end" if edge == "content_end" and not section_begun else edge
 
 
 def index_risk(calls_in_history: int, calls: int) -> IndexRisk:

@@ -17,12 +17,11 @@ from eagle_assets.reconstruction.calibrating.observation import EdgeView, Observ
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.inverse import at_start, edges
 from eagle_assets.reconstruction.places import BLANK_PLACES, LOSABLE, Place
-from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.served import Situation
 
 # White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
-TEXT_EDGES: tuple[Edge, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end")
+TEXT_EDGES: tuple[Place, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end", "message_end")
 TEXT_PLACES: tuple[Place, ...] = (*TEXT_EDGES, *BLANK_PLACES)
 
 
@@ -231,7 +230,8 @@ def departed(groups: Iterable[Measured]) -> Departed:
             in_reasoning = surplus - expected if surplus is not None and expected is not None else None
             if in_reasoning is not None and "reasoning_end" in kept:
                 found[True].append(in_reasoning == 1)
-            content: Place = "blank_content" if "blank_content" in observation.edges else "content_end"
+            ends: tuple[Place, ...] = ("blank_content", "content_end", "message_end")
+            content = next((place for place in ends if place in observation.edges), None)
             if content in kept and (in_reasoning is not None or not observation.thinking):
                 found[False].append(difference - (in_reasoning or 0) == 1)
     return Departed(*(Rate(sum(found[place]), len(found[place])) for place in (True, False)))

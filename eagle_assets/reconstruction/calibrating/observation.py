@@ -20,7 +20,7 @@ from eagle_assets.reconstruction.evidence.layouts import Layout
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids, off_the_path
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges
-from eagle_assets.reconstruction.places import LOSABLE, PLACES, REASONING_PLACES, IndexRisk, Place, index_risk
+from eagle_assets.reconstruction.places import LOSABLE, PLACES, REASONING_PLACES, IndexRisk, Place, index_risk, place_of
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -159,10 +159,11 @@ def edge_views(reading: Reading, layout: Layout, wanted: Container[Place] = PLAC
         if layout.output.calls and not content.strip() and "blank_content" in wanted:
             views["blank_content"] = _view_blank(content, vocabulary)
         for edge, text, possible in edges(layout.output, reading.situation):
-            if edge not in wanted or (is_blank and edge in REASONING_PLACES):
+            place = place_of(edge, layout.output.section_begun)
+            if place not in wanted or (is_blank and place in REASONING_PLACES):
                 continue
             view = _view_edge(edge, text, possible, vocabulary)
-            views[edge] = view if edge not in views else _together(views[edge], view, edge in SOMETIMES_STRIPPED)
+            views[place] = view if place not in views else _together(views[place], view, edge in SOMETIMES_STRIPPED)
     return views
 
 

@@ -92,6 +92,8 @@ def in_words(edge: Place) -> str:
         return "place of a reasoning without text"
     if edge == "blank_content":
         return "place of a content before calls"
+    if edge == "message_end":
+        return "end of the last text"
     if edge == "answer_start":
         return "start of an answer that does not think"
     text, _, side = edge.partition("_")

@@ -17,7 +17,6 @@ from eagle_assets.reconstruction.inverse import at_start
 from eagle_assets.reconstruction.places import LOSABLE, REASONING_PLACES, Place
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.reconstruction.verdict import Restored
-from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.servers import Server
 
@@ -105,5 +104,5 @@ def _with(output: Output[str], place: Place, white: str) -> Output[str]:
     return replace(output, content=_beside(place, output.content, white))
 
 
-def _beside(place: Edge, text: str, white: str) -> str:
+def _beside(place: Place, text: str, white: str) -> str:
     return white + text if at_start(place) else text + white
