@@ -84,7 +84,8 @@ def doubts(
         found.reasons.append("rival_conventions")
     found.reasons += reading.text_notes
     # Providers that are known to tell reasoning from content can be believed where there is none.
-    tells_reasoning = group is not None and group.tells_reasoning and not unsettled
+    has_tools = reading.situation is not None and bool(reading.situation.tools)
+    tells_reasoning = group is not None and group.tells_reasoning[has_tools] and not unsettled
     believed = {"finish_length", "think_position_unknown"} if tells_reasoning else {"finish_length"}
     found.reasons += [note for note in reading.layout_notes if note not in believed]
     if best.output.reasoning is not None and not (tells_reasoning or unsettled or shows_both(best.output)):

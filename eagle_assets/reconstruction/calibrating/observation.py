@@ -59,8 +59,8 @@ class Observation(msgspec.Struct, frozen=True):
     are: as an encoder would give them for the text, off the canonical path, or ids of something else. `first_index` is
     the number of the first of calls that are numbered in turn, and what it is beyond the calls of the history.
     `line_breaks` are the kinds that its texts have. `deltas_beyond` is the number of a stream's deltas minus the tokens
-    of the texts as shown, None of a response with calls. `shows_both` says whether an answer after thinking has both a
-    reasoning and a content. None: not known. `order` is the exchange's place.
+    of the texts as shown, None of a response with calls. `tells_reasoning` says whether after thinking a reasoning is told
+    from what is behind it. None: there was no thinking. `order` is the exchange's place.
     """
 
     exchange_id: str
@@ -79,7 +79,8 @@ class Observation(msgspec.Struct, frozen=True):
     reasoning_surplus: int | None
     ids_given: GivenIds | None = None
     first_index: tuple[int, int] | None = None
-    shows_both: bool | None = None
+    tools_declared: bool = False
+    tells_reasoning: bool | None = None
     line_breaks: frozenset[str] = frozenset()
     deltas_beyond: int | None = None
 
@@ -109,7 +110,8 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         ids_given=_ids_given(reading),
         first_index=_first_index(reading),
         line_breaks=line_breaks(output),
-        shows_both=shows_both(output) if situation.thinking else None,
+        tools_declared=bool(situation.tools),
+        tells_reasoning=_tells_reasoning(output) if situation.thinking else None,
         deltas_beyond=_deltas_beyond(reading, output, texts),
     )
 
@@ -215,6 +217,11 @@ def _view_near(vocabulary: Vocabulary, starts: bool, near: str, can_hold_blank: 
 
 def _count(vocabulary: Vocabulary, text: str) -> int:
     return len(vocabulary.encode(encodable(text)))
+
+
+def _tells_reasoning(output: Output[str]) -> bool:
+    """Whether its server told reasoning from what is behind it."""
+    return shows_both(output) or bool(output.reasoning and output.calls)
 
 
 def shows_both(output: Output[str]) -> bool:

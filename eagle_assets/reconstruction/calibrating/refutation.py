@@ -207,7 +207,7 @@ def calibrate_group(
         losses=losses(settled(members), best, kept),
         tool_ids_kept=numbering == "kept",
         tool_ids_renumbered=numbering == "renumbered",
-        tells_reasoning=sum(o.shows_both is True for o in members) >= 2,
+        tells_reasoning=(_tells_reasoning(members, False), _tells_reasoning(members, True)),
         reasoning_surplus=reasoning_surplus_of(closing, best),
         arbitrations=decided.rivals,
         trimmings=decided.trimmings,
@@ -231,6 +231,10 @@ def _not_refuted(standing: Iterable[Survivor], refuted: Container[str]) -> Itera
 
 def _blanks_unexplained(members: Sequence[Observation], best: Hypothesis) -> frozenset[Edge]:
     return always_blank(members) - best.inserted if len(members) >= _ENOUGH_FOR_A_HABIT else frozenset()
+
+
+def _tells_reasoning(members: Sequence[Observation], tools_declared: bool) -> bool:
+    return sum(o.tells_reasoning is True for o in members if o.tools_declared is tools_declared) >= 2
 
 
 def _by_calls(members: Sequence[Observation]) -> tuple[int, int]:
