@@ -58,9 +58,10 @@ class GroupCalibration:
     `arbitrations` are the rivals that the target model refuted, which are no survivors any more; `trimmings` is its
     word on the places at which white space may be lost.
     `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in
-    their own fields, where no tools are declared, and where some are. `tool_ids_renumbered`: calls are numbered by a scheme of the server's, as no model numbers them.
-    `affixed` are the ends of texts at which a server may have put something. `line_breaks_alike`: it may have rewritten
-    line breaks. `shows_steps`: the deltas of its streams are seen to be a model's steps.
+    their own fields, where no tools are declared, and where some are. `tool_ids_renumbered`: calls are numbered by a
+    scheme of the server's, as no model numbers them. `affixed` are the ends of texts at which a server may have put
+    something. `line_breaks_alike`: it may have rewritten line breaks. `shows_steps`: the deltas of its streams are seen
+    to be a model's steps.
     `blanks_unexplained` are the edges at which a blank always stands that the best convention has not put there.
     """
 

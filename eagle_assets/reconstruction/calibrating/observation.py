@@ -59,8 +59,8 @@ class Observation(msgspec.Struct, frozen=True):
     are: as an encoder would give them for the text, off the canonical path, or ids of something else. `first_index` is
     the number of the first of calls that are numbered in turn, and what it is beyond the calls of the history.
     `line_breaks` are the kinds that its texts have. `deltas_beyond` is the number of a stream's deltas minus the tokens
-    of the texts as shown, None of a response with calls. `tells_reasoning` says whether after thinking a reasoning is told
-    from what is behind it. None: there was no thinking. `order` is the exchange's place.
+    of the texts as shown, None of a response with calls. `tells_reasoning` says whether a reasoning is told from what
+    is behind it. None: there was no thinking. `order` is the exchange's place.
     """
 
     exchange_id: str
