@@ -58,12 +58,25 @@ def truths() -> tuple[Truth, ...]:
             history = rng.choice((0, 0, 1, 2))
             index = history + (rng.random() < 0.2)  # the model counts wrongly now and then
             calls = [(f"functions.look_up:{index}", json.dumps({"q": f"number {number}"}))]
-            ids = output_of("Let me see.\n" if number % 8 else " Let me see.", "One moment." * (number % 3 > 0), calls)
+            content = ("One moment.", "", "One moment.\n")[number % 3]
+            ids = output_of("Let me see.\n" if number % 8 else " Let me see.", content, calls)
             truth = Truth(ids, Situation(K2_5, True, (TOOL,), history))
         elif truth.situation.thinking and number % 6 == 0:
             truth = replace(truth, ids=output_of(f"So that is {number}.", ""))
         found.append(replace(truth, ids=strayed(truth.ids)) if number % STRAYS == 0 else truth)
     return tuple(found)
+
+
+def trims_before_calls(body: Body, truth: Truth, rng: Random) -> None:
+    """What parsers of calls do with the text that they cut them from."""
+    if message(body)["tool_calls"]:
+        message(body)["content"] = (message(body)["content"] or "").strip() or None
+
+
+def shows_reasoning_as_content_where_tools_are_declared(body: Body, truth: Truth, rng: Random) -> None:
+    if truth.situation.tools:
+        shown = message(body)
+        shown["reasoning"], shown["content"] = None, (shown["reasoning"] or "") + (shown["content"] or "")
 
 
 def message(body: Body) -> dict[str, Any]:
@@ -152,6 +165,8 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         (on_texts(lambda text: text.replace("\n", "\r\n")),),
         (numbers_calls_from_one,),
         (answers_in_the_reasoning,),
+        (trims_before_calls,),
+        (shows_reasoning_as_content_where_tools_are_declared,),
     ],
     ids=[
         "given ids and the count are of an encoding of the text",
@@ -166,6 +181,8 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         "line breaks are those of Windows",
         "calls are numbered from one",
         "all is shown as reasoning",
+        "contents are trimmed before calls alone",
+        "reasoning is not told from content where tools are declared",
     ],
 )
 def test_none_is_proven_and_few_are_trusted_wrongly(changes: tuple[Change, ...]) -> None:

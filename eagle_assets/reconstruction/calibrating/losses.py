@@ -101,13 +101,16 @@ def stripped_as(place: Place) -> Place:
 def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
     """Places at which white space was seen that the server did not put there (two texts at least).
 
-    None for a provider that `serves_in_two_ways`.
+    What is left where calls are cut off is left where nothing is, but not the other way round: parsers often trim what
+    stands before calls and nothing else. None for a provider that `serves_in_two_ways`.
     """
     seen: dict[Place, int] = defaultdict(int)
     for observation in members:
         for edge, view in observation.edges.items():
             seen[stripped_as(edge)] += len(written_at(edge, view, best)) > 0
     kept = frozenset(edge for edge, times in seen.items() if times >= 2)
+    if "content_end" in kept:
+        kept |= {"message_end"}
     return frozenset() if serves_in_two_ways(members, best, kept) else kept
 
 

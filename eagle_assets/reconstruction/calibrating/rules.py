@@ -93,7 +93,7 @@ def in_words(edge: Place) -> str:
     if edge == "blank_content":
         return "place of a content before calls"
     if edge == "message_end":
-        return "end of the last text"
+        return "end of the message"
     if edge == "answer_start":
         return "start of an answer that does not think"
     text, _, side = edge.partition("_")

@@ -77,7 +77,7 @@ def test_white_space_that_comes_with_the_questions_of_a_part_is_kept() -> None:
         for n in range(120)
     ]
     served = [replace(e, order=float(place)) for place, e in enumerate(exchanges(truths, VERBATIM))]
-    assert of_model(calibrate(served)).kept >= {"reasoning_end", "content_end"}
+    assert of_model(calibrate(served)).kept >= {"reasoning_end", "message_end"}
 
 
 def test_what_a_provider_keeps_since_it_changed_says_nothing_of_what_came_before() -> None:
@@ -88,6 +88,6 @@ def test_what_a_provider_keeps_since_it_changed_says_nothing_of_what_came_before
     calibration = calibrate(served)
     assert calibration.earlier
     (written,) = calibration.written.values()
-    measured = written["content_end"].usual.nothing.measured
+    measured = written["message_end"].usual.nothing.measured
     assert 0 < measured <= len(truths) - 182
     assert not wrongly_trusted(truths, served)

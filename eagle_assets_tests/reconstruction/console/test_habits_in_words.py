@@ -37,9 +37,9 @@ def test_ids_off_the_canonical_path_were_generated_and_canonical_ones_may_be_an_
 
 def test_a_character_that_always_ends_the_texts_is_named_with_its_place() -> None:
     made = [Truth(output_of("So.", f"Answer {n}\n"), Situation(K2_5, thinking=True)) for n in range(12)]
-    assert [s for s in of(exchanges(made, VERBATIM)) if "at the end of the content" in s]
+    assert [s for s in of(exchanges(made, VERBATIM)) if "at the end of the message" in s]
     plain = [Truth(output_of("So.", f"Answer {n}"), Situation(K2_5, thinking=True)) for n in range(12)]
-    assert not [s for s in of(exchanges(plain, VERBATIM)) if "at the end of the content" in s]
+    assert not [s for s in of(exchanges(plain, VERBATIM)) if "at the end of the message" in s]
 
 
 def test_the_command_says_them_for_people_and_for_programs(tmp_path: Path) -> None:

@@ -247,7 +247,9 @@ def test_arguments_that_the_server_filled_in_or_cut(arguments: str) -> None:
     known = calibrate([*others, *served(some_outputs(60, 7, streamed=True), SGLANG_0_5_23)])
     (result,) = reconstruct(served([truth], SGLANG_0_5_23), known)
     assert result.output_ids == truth.ids
-    assert result.reasons[0] in ("tool_index_unproven", "count_closes", "one_token_steps")
+    # Nothing but white space before calls is open of a content, where no provider was seen to keep any.
+    white_space = "white_space_may_be_lost: content end"
+    assert result.reasons[0] in ("tool_index_unproven", "count_closes", "one_token_steps", white_space)
     assert result.evidence["servers"] == ["SGLang 0.5.23"]
 
 
@@ -330,11 +332,13 @@ def test_whether_a_server_keeps_the_model_s_numbers(server: Server, streamed: bo
     assert keeps_index(server, K2_5.name, streamed) == keeps
 
 
-@pytest.mark.parametrize(("server", "proven"), [(VLLM_0_33, True), (SGLANG_0_5_23, False)], ids=["kept", "numbered"])
-def test_numbers_are_the_model_s_where_its_server_keeps_them(server: Server, proven: bool) -> None:
+@pytest.mark.parametrize(
+    ("server", "others", "proven"), [(VLLM_0_33, 160, True), (SGLANG_0_5_23, 60, False)], ids=["kept", "numbered"]
+)
+def test_numbers_are_the_model_s_where_its_server_keeps_them(server: Server, others: int, proven: bool) -> None:
     calls = [(f"functions.look_up:{i}", '{"q": "a"}') for i in range(4)]
     truth = Truth(output_of("Let me see", "I look", calls), K2_5_STREAM)
-    known = calibrate(served(some_outputs(60, 7, streamed=True), server))
+    known = calibrate(served(some_outputs(others, 7, streamed=True), server))
     (result,) = reconstruct(served([truth], server), known)
     assert result.output_ids == truth.ids
     assert (result.verdict == "consistent") == proven
