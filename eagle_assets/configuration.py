@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
@@ -54,7 +55,12 @@ Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_none), AfterValid
 
 
 def _is_an_address(url: str) -> str:
-    if not re.match(r"https?://[^/]", url):
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is no number
+        is_one = False
+    if not is_one:
         raise ValueError(f"{url!r} is no address of a server: write it like 'http://gpu:8000/v1'")
     return url
 
@@ -91,17 +97,40 @@ class Settings(BaseSettings):
             raise ConfigurationError("the file .env is no text in UTF-8: write it anew, NAME=value a line") from None
 
 
-_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))  # minute, hour, day, month, weekday
-_NAME = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)"
-_ONE_TIME = re.compile(rf"(?:\*|(\d+)(?:-(\d+))?)(?:/[1-9]\d*)?|{_NAME}(?:-{_NAME})?", re.IGNORECASE)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_RANGES = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
+"""Minute, hour, day, month, weekday: the least and the most, and the names of the least and those behind it."""
+
+_MOST_DAYS = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+_SOME_TIMES = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 _SHORTHANDS = {"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
 
 
-def _are_within(times: str, least_and_most: tuple[int, int]) -> bool:
-    """Whether a field of a cron schedule holds times that there are; names of days and months are believed."""
-    least, most = least_and_most
-    found = [_ONE_TIME.fullmatch(time) for time in times.split(",")]
-    return all(match and all(least <= int(n) <= most for n in match.groups() if n) for match in found)
+def _times(field: str, least: int, most: int, names: Sequence[str]) -> set[int]:
+    """The times that a field of a cron schedule names; raises ValueError where it is none."""
+    number_of = {str(n): n for n in range(least, most + 1)} | {name: n for n, name in enumerate(names, least)}
+    found: set[int] = set()
+    for some in field.lower().split(","):
+        match = _SOME_TIMES.fullmatch(some)
+        if match is None or match[3] == "0":
+            raise ValueError(some)
+        ends = [number_of[end.lstrip("0") or "0"] for end in match.groups()[:2] if end is not None]
+        first, last = (ends[0], ends[-1]) if ends else (least, most)
+        if first > last:
+            raise ValueError(some)
+        found.update(range(first, last + 1, int(match[3] or 1)))
+    return found
+
+
+def _comes(cron: str) -> bool:
+    """Whether a cron schedule of five fields ever comes: there is no 31st of February."""
+    try:
+        fields = zip(cron.split(), _RANGES, strict=True)
+        _, _, days, months, _ = (_times(field, *within) for field, within in fields)
+    except (ValueError, KeyError):
+        return False
+    return not cron.endswith(" *") or any(min(days) <= _MOST_DAYS[month] for month in months)
 
 
 class Frozen(BaseModel):
@@ -128,7 +157,7 @@ class Routing(Frozen):
     """OpenRouter's `provider` object of a request. `ignore` always holds the excluded providers besides."""
 
     ignore: tuple[str, ...] = ()
-    only: tuple[str, ...] | None = None
+    only: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     order: tuple[str, ...] | None = None
     allow_fallbacks: bool | None = None
     require_parameters: bool | None = None
@@ -169,8 +198,7 @@ class OpenRouterDataset(Frozen):
     def _is_a_time(cls, cron: str | None) -> str | None:
         if cron is None or cron in _SHORTHANDS:
             return cron
-        fields = cron.split()
-        if len(fields) != 5 or not all(map(_are_within, fields, _RANGES)):
+        if not _comes(cron):
             raise ValueError(f"{cron!r} is no time: minute, hour, day, month and weekday are wanted, as in '0 3 * * *'")
         return cron
 
@@ -329,11 +357,14 @@ def _in_words(problem: ErrorDetails) -> str:
     return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
 
 
+_MERGE = "tag:yaml.org,2002:merge"  # a `<<` stands for the keys of another mapping
+
+
 class _Loader(yaml.CSafeLoader):
     """Refuses a key that stands twice in one place, of which YAML takes the last without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
         twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
         if twice is not None:
             raise yaml.constructor.ConstructorError(None, None, f"{twice!r} stands there twice", node.start_mark)

@@ -42,6 +42,12 @@ BOUGHT = "datasets: {B3: {source: openrouter, prompts: p.jsonl%s}}\n"
         (BOUGHT % ', cron: "0 25 * * *"', "datasets.B3.cron: '0 25 * * *' is no time"),
         (BOUGHT % ', cron: "0 */0 * * *"', "datasets.B3.cron: '0 */0 * * *' is no time"),
         (BOUGHT % ', cron: "0 0 * * foo"', "datasets.B3.cron: '0 0 * * foo' is no time"),
+        (BOUGHT % ', cron: "0 0 * * feb"', "datasets.B3.cron: '0 0 * * feb' is no time"),
+        (BOUGHT % ', cron: "0 0 31 2 *"', "datasets.B3.cron: '0 0 31 2 *' is no time"),
+        (BOUGHT % ', cron: "0 0 30 feb *"', "datasets.B3.cron: '0 0 30 feb *' is no time"),
+        (BOUGHT % ', cron: "5-1 * * * *"', "datasets.B3.cron: '5-1 * * * *' is no time"),
+        (BOUGHT % "" + "routing: {only: []}", "routing.only: Tuple should have at least 1 item"),
+        (BOUGHT % "" + "judge: {kind: vllm, base_url: 'http://gpu:port/v1'}", "'http://gpu:port/v1' is no address"),
         (
             "datasets: {B2: {source: server, base_url: gpu:8000/v1, prompts: p.jsonl}}",
             "datasets.B2.base_url: 'gpu:8000/v1' is no address of a server: write it like 'http://",
@@ -86,11 +92,32 @@ def test_mistakes_are_named_with_what_is_meant(tmp_path: Path, text: str, compla
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "*/10 0-5,22 1 jan-mar mon", "5 4-20/2 31 12 7", "@daily"])
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "* * * * *",
+        "0 3 * * *",
+        "*/10 0-5,22 1 jan-mar mon",
+        "5 4-20/2 31 12 7",
+        "@daily",
+        "0 0 29 2 *",
+        "0 0 31 2 mon",
+        "05 07 * * 0-7",
+    ],
+)
 def test_times_of_a_schedule(tmp_path: Path, cron: str) -> None:
     path = tmp_path / "datasets.yaml"
     path.write_text(BOUGHT % f', cron: "{cron}"')
     assert load_configuration(path).bought["B3"].cron == cron
+
+
+def test_what_datasets_have_in_common_may_stand_in_one_place(tmp_path: Path) -> None:
+    path = tmp_path / "datasets.yaml"
+    path.write_text(
+        "datasets:\n  A: &common {source: openrouter, prompts: a, max_tokens: 7}\n  B: {<<: *common, prompts: b}\n"
+    )
+    b = load_configuration(path).bought["B"]
+    assert (b.max_tokens, b.prompts) == (7, tmp_path / "b")
 
 
 def test_a_folder_is_no_datasets_file(tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def before_a_run(spending: Spending) -> str:
     if probes is None or not probes.requests:
         most_usd = MOST_OF_THE_BUDGET * spending.totals.budget_usd
         said += f"; asking each provider a few probes first costs {in_dollars(most_usd)} at most"
-    return said
+    unknown = (f"; what {name} will cost cannot be said: {reason}" for name, reason in spending.unknown.items())
+    return "".join((said, *unknown))
 
 
 _HEADINGS = (

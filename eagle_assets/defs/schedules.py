@@ -13,6 +13,7 @@ from eagle_assets.openrouter.totals import in_dollars
 SECONDS_BETWEEN_LOOKS = 30
 
 JUDGED = ["judged_sequences"] if CONFIGURED.judge is not None else []
+EXPORTS = ["exports"] if CONFIGURED.exports else []
 
 collect_dataset = dg.define_asset_job(
     "collect_dataset",
@@ -22,8 +23,8 @@ collect_dataset = dg.define_asset_job(
 
 conclude = dg.define_asset_job(
     "conclude",
-    selection=dg.AssetSelection.assets("draft_vocabulary", "run_statistics"),
-    description="What is made of all datasets together: the draft vocabulary and the statistics.",
+    selection=dg.AssetSelection.assets("draft_vocabulary", *EXPORTS, "run_statistics"),
+    description="What is made of all datasets together: the draft vocabulary, the exports and the statistics.",
 )
 
 
@@ -71,7 +72,7 @@ def _schedule(name: str, dataset: OpenRouterDataset, cron: str) -> dg.ScheduleDe
     job=conclude,
     minimum_interval_seconds=SECONDS_BETWEEN_LOOKS,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Makes the draft vocabulary and the statistics anew where training shards changed. Spends nothing.",
+    description="Makes anew what is made of all datasets where training shards changed. Spends nothing.",
 )
 def shards_changed(project: Project) -> dg.RunRequest | dg.SkipReason:
     """Held against the record of `draft_vocabulary`, so that nothing is made twice, whoever made it first."""

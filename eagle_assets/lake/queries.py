@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 from rich.box import SIMPLE_HEAD
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -49,7 +50,11 @@ class Answer:
         table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
         for i, column in enumerate(self.columns):
             is_number = any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in self.rows)
-            table.add_column(column.replace("_", " "), justify="right" if is_number else "left", no_wrap=is_number)
+            longest = max((len(_shown(row[i])) for row in self.rows), default=0)
+            # Where there is little room headings wrap first, then long texts: a row without its names says nothing.
+            room = longest if is_number else min(longest, _ENOUGH_OF_A_NAME)
+            justify: JustifyMethod = "right" if is_number else "left"
+            table.add_column(column.replace("_", " "), justify=justify, min_width=room, overflow="fold")
         for row in self.rows:
             table.add_row(*(Text(_shown(value)) for value in row))
         return table
@@ -110,6 +115,7 @@ def outdated(home: Home, verdict_stage: str) -> list[str]:
     return [f"{sentence}{_MAKE_IT_ANEW}" for sentence in found]
 
 
+_ENOUGH_OF_A_NAME = 12  # letters of a text that stay in one line
 _MAKE_IT_ANEW = ": materialise run_statistics again"
 
 

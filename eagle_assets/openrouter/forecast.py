@@ -37,7 +37,8 @@ def forecast(missing: Iterable[tuple[int, int]], dearest: Price, seen: Amounts) 
     at_most = fsum(times * worst_case_usd(prompt, most, dearest) for (prompt, most), times in sizes.items())
     answers = seen.requests if seen.completion_tokens else 0
     if answers:
-        probably = prompts * seen.spent_usd / answers
+        mean = seen.spent_usd / answers
+        probably = fsum(times * max(mean, worst_case_usd(prompt, 0, dearest)) for (prompt, _), times in sizes.items())
         basis = f"the mean of {answers} requests so far"
     else:
         probably = fsum(

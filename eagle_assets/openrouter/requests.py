@@ -207,6 +207,12 @@ def _params(value: object, *, has_tools: bool) -> dict[str, Any]:
     for name in value:
         if name not in PARAMS and (meant := get_close_matches(name, PARAMS, 1, 0.8)):
             raise _Wrong(f"params: {name!r} is no parameter of any server; is {meant[0]!r} meant?")
+    for name in ("plugins", "transforms"):
+        if name in value:
+            raise _Wrong(f"params: {name} makes the router change or bill what nobody here can know; leave it out")
+    reasoning = value.get("reasoning")
+    if (isinstance(reasoning, dict) and reasoning.get("exclude")) or value.get("include_reasoning") is False:
+        raise _Wrong("params: reasoning that is generated and not shown cannot be turned back into ids; ask for it")
     if "max_completion_tokens" in value:
         raise _Wrong("params: use max_tokens instead of max_completion_tokens")
     max_tokens = value.get("max_tokens", 1)
