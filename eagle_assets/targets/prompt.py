@@ -161,7 +161,7 @@ def _sealed(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> tupl
 def _checked_messages(messages: Any) -> list[dict[str, Any]]:
     if not isinstance(messages, list) or not messages:
         raise PromptError("messages must be a list with at least one message")
-    return [_checked_message(number, message) for number, message in enumerate(messages)]
+    return [_checked_message(number, message) for number, message in enumerate(messages, start=1)]
 
 
 def _checked_message(number: int, message: Any) -> dict[str, Any]:

@@ -68,7 +68,9 @@ def choose_draft_vocabulary(counts: Counts, markers: Markers, size: int = DEFAUL
     if not always.size <= size <= counts.size:
         raise ValueError(f"a draft vocabulary has {always.size} to {counts.size} ids, not {size}")
     if not counts.any():
-        raise NothingToCount("no trusted sequence holds a generated token; materialise training_shards of a dataset")
+        raise NothingToCount(
+            "no sequence of any dataset is trusted so far: `eagle-assets query reasons_of_distrust` says why"
+        )
     rank = counts.copy()
     rank[always] = np.iinfo(np.int64).max
     token_ids = np.sort(np.argsort(-rank, kind="stable")[:size])

@@ -112,7 +112,7 @@ def test_schedules_are_off_and_the_sensors_spend_nothing() -> None:
     targets = {s.name: [target.job_name for target in s.targets] for s in repository.sensor_defs}
     assert targets == {"shards_changed": ["conclude"], "killed_runs": []}
     selected = {key.to_user_string() for key in repository.get_job("conclude").asset_layer.selected_asset_keys}
-    assert selected == {"draft_vocabulary", "run_statistics"}
+    assert selected == {"draft_vocabulary", "exports", "run_statistics"}
 
 
 @pytest.mark.parametrize("command", [["dagster", "definitions", "validate"], ["dg", "check", "defs"]])
@@ -145,3 +145,19 @@ def test_loading_the_definitions_needs_neither_vocabulary_nor_network() -> None:
     assert "dagster" in loaded
     assert loaded & HEAVY == set()
     assert not {name for name in loaded if name.startswith(("eagle_assets.targets.", "eagle_assets.reconstruction."))}
+
+
+@pytest.mark.parametrize("exports", [{}, {"train": {"format": "huggingface"}}])
+def test_exports_of_the_datasets_file_are_made_anew_with_all_that_is_made_of_shards(
+    tmp_path: Path, exports: dict[str, dict[str, str]]
+) -> None:
+    datasets = {"B1": {"source": "local", "responses": "B1.jsonl"}}
+    (tmp_path / "datasets.yaml").write_text(json.dumps({"datasets": datasets, "exports": exports}))
+    code = (
+        "from eagle_assets.defs.graph import the_definitions\n"
+        "job = the_definitions().get_repository_def().get_job('conclude')\n"
+        "print(*sorted(key.to_user_string() for key in job.asset_layer.selected_asset_keys))"
+    )
+    environment = {**os.environ, "EAGLE_ASSETS_DATASETS": str(tmp_path / "datasets.yaml")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["draft_vocabulary", *(["exports"] if exports else []), "run_statistics"]

@@ -157,10 +157,10 @@ def test_neighbouring_texts_are_encoded_as_one() -> None:
         ({}, "messages must be a list"),
         ({"messages": "Hi"}, "messages must be a list"),
         ({"messages": []}, "at least one message"),
-        ({"messages": ["Hi"]}, "message 0 must be an object"),
-        ({"messages": [{"role": "narrator", "content": "x"}]}, "message 0 has the role 'narrator'"),
-        ({"messages": [{"role": ["user"], "content": "x"}]}, "message 0 has the role"),
-        (user(None), "content of message 0 (user) must be a text"),
+        ({"messages": ["Hi"]}, "message 1 must be an object"),
+        ({"messages": [{"role": "narrator", "content": "x"}]}, "message 1 has the role 'narrator'"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "message 1 has the role"),
+        (user(None), "content of message 1 (user) must be a text"),
         (user([{"type": "image_url", "image_url": {"url": "data:"}}]), "part of type 'image_url'"),
         (user("half a pair \ud83d"), "half a surrogate pair"),
         (user("x") | {"tools": {"name": "weather"}}, "tools must be a list"),
@@ -172,7 +172,7 @@ def test_neighbouring_texts_are_encoded_as_one() -> None:
             {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
             "function that has a name",
         ),
-        ({"messages": [{"role": "tool", "tool_call_id": 7, "content": "x"}]}, "tool_call_id of message 0 (tool)"),
+        ({"messages": [{"role": "tool", "tool_call_id": 7, "content": "x"}]}, "tool_call_id of message 1 (tool)"),
     ],
 )
 def test_what_cannot_be_rendered_is_one_sentence(request_body: dict[str, Any], sentence: str) -> None:
