@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import ENOSPC
 from typing import Any
 
 import dagster as dg
@@ -70,6 +71,12 @@ def refusals(*mistakes: type[Exception]) -> Iterator[None]:
         raise dg.Failure(
             f"{error.filename or error} is not there any more: another run may have published its successor meanwhile; "
             "materialise it again"
+        ) from error
+    except OSError as error:
+        if error.errno != ENOSPC:
+            raise
+        raise dg.Failure(
+            "the disk of EAGLE_ASSETS_HOME is full: make room, and run it again; what was bought is kept"
         ) from error
 
 

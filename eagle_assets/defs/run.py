@@ -61,6 +61,9 @@ def materialise(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"
         )
+    prompts = [configuration.bought[name].prompts for name in bought]
+    if prompts and not any(path.is_file() for path in prompts):
+        raise RunRefused(f"there is no prompts file {prompts[0]}: mend `prompts` in the datasets file")
     judged = configuration.judge is not None
     if until == JUDGED and not judged:
         raise RunRefused(f"{settings.datasets_file} names no judge: put `judge: {{kind: sglang, base_url: …}}` into it")

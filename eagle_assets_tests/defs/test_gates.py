@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -208,6 +209,13 @@ def test_prompts_that_changed_after_their_audit_are_not_bought(place: Place) -> 
     with place.instance() as instance:
         result = run(instance, "B3", "raw_responses")
     assert "materialise it again" in refusal(result, "raw_responses")
+
+
+def test_a_full_disk_is_a_sentence() -> None:
+    with pytest.raises(dg.Failure, match="is full: make room, and run it again"), refusals():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(PermissionError), refusals():
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def test_nothing_is_bought_twice(place: Place) -> None:

@@ -94,6 +94,12 @@ def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.M
         materialise(["B1", "B3"])
 
 
+def test_nothing_is_bought_where_there_is_nothing_to_ask(place: Place) -> None:
+    (place.folder / "B3.jsonl").unlink()
+    with pytest.raises(RunRefused, match=r"there is no prompts file .*B3\.jsonl: mend `prompts`"):
+        place.materialise("B3")
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "sentence"),
     [
