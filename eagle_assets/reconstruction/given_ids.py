@@ -10,7 +10,6 @@ from eagle_assets.openrouter.values import as_count
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.encoding import encodable
 from eagle_assets.reconstruction.evidence.reading import Reading
-from eagle_assets.reconstruction.places import place_of
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
 from eagle_assets.targets.target import Target
@@ -89,7 +88,8 @@ def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[st
     texts = ((said.reasoning or ""), said.content)
     if not situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
         shown = ("", shown[0] + shown[1])
-    ends = (("reasoning_start", "reasoning_end"), ("content_start", place_of("content_end", said.section_begun)))
+    # What is kept at a message's end stands for that before calls too: ids that say more are not what is shown.
+    ends = (("reasoning_start", "reasoning_end"), ("content_start", "message_end"))
     for (start, end), made, seen in zip(ends, texts, shown, strict=True):
         keeps = (start in kept, end in kept)
         if not _same_text(made, seen, keeps, vocabulary):
@@ -103,6 +103,8 @@ def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[st
 
 def _same_text(said: str, shown: str, keeps: tuple[bool, bool], vocabulary: Vocabulary) -> bool:
     if "\ufffd" in shown and "\ufffd" not in said:  # of what it stands for, the ids have lost the bytes
+        return False
+    if "\ufffd" not in shown and "\ufffd" in said.rstrip("\ufffd"):  # servers drop a part of a character at a cut alone
         return False
     said, shown = (vocabulary.without_marker_text(text).replace("\ufffd", "") for text in (said, shown))
     core = said.strip()

@@ -143,6 +143,18 @@ def asked(line: dict[str, Any], **parameters: Any) -> dict[str, Any]:
     return {**line, "request": line["request"] | parameters}
 
 
+def test_given_ids_with_a_part_of_a_character_that_no_text_shows_are_not_those_of_the_text() -> None:
+    emoji = VOCABULARY.encode("\U0001f1e6\U0001f1f7")
+    content = [*emoji, *VOCABULARY.encode(" So.")]
+    truth = Truth([*VOCABULARY.encode("Flags."), MARKERS.think_end, *content, MARKERS.stop], THINKING)
+    part = truth.ids.index(emoji[0])
+    assert VOCABULARY.bytes_of(emoji[0]) == "\U0001f1e6".encode()[:3]
+    assert verdict_among(asked(given(truth.ids, truth), return_token_ids=True)).verdict == "exact"
+    doubled = [*truth.ids[:part], truth.ids[part], *truth.ids[part:]]
+    line = count_of(asked(given(doubled, truth), return_token_ids=True), 1)
+    assert verdict_among(line).verdict == "contradicted"
+
+
 def test_given_ids_are_exact_even_off_the_canonical_path() -> None:
     assert verdict_among(asked(given(PLAIN.ids), return_token_ids=True)).verdict == "exact"
     spelt_out = [VOCABULARY.id_of_bytes[bytes([byte])] for byte in b"Hello"]
