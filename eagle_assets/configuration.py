@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
@@ -102,7 +103,7 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _RANGES = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
 """Minute, hour, day, month, weekday: the least and the most, and the names of the least and those behind it."""
 
-_MOST_DAYS = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+_LEAP_YEAR = 2024
 _SOME_TIMES = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 _SHORTHANDS = {"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
 
@@ -125,12 +126,12 @@ def _times(field: str, least: int, most: int, names: Sequence[str]) -> set[int]:
 
 def _comes(cron: str) -> bool:
     """Whether a cron schedule of five fields ever comes: there is no 31st of February."""
+    fields = cron.split()
     try:
-        fields = zip(cron.split(), _RANGES, strict=True)
-        _, _, days, months, _ = (_times(field, *within) for field, within in fields)
+        _, _, days, months, _ = (_times(field, *within) for field, within in zip(fields, _RANGES, strict=True))
     except (ValueError, KeyError):
         return False
-    return not cron.endswith(" *") or any(min(days) <= _MOST_DAYS[month] for month in months)
+    return fields[-1] != "*" or any(min(days) <= monthrange(_LEAP_YEAR, month)[1] for month in months)
 
 
 class Frozen(BaseModel):

@@ -70,8 +70,7 @@ def as_page(spending: Spending) -> Iterator[RenderableType]:
     )
     if spending.rest:
         yield Text(f"The rest: {_rest_in_words(spending)}.")
-    for name, reason in spending.unknown.items():
-        yield Text(f"{name}: the rest cannot be reckoned: {reason}")
+    yield from map(Text, _unknown_in_words(spending))
 
 
 def before_a_run(spending: Spending) -> str:
@@ -86,8 +85,7 @@ def before_a_run(spending: Spending) -> str:
     if probes is None or not probes.requests:
         most_usd = MOST_OF_THE_BUDGET * spending.totals.budget_usd
         said += f"; asking each provider a few probes first costs {in_dollars(most_usd)} at most"
-    unknown = (f"; what {name} will cost cannot be said: {reason}" for name, reason in spending.unknown.items())
-    return "".join((said, *unknown))
+    return "; ".join((said, *_unknown_in_words(spending)))
 
 
 _HEADINGS = (
@@ -140,6 +138,10 @@ def _price(amounts: Amounts, trusted: float) -> float | None:
 
 def _trusted(spending: Spending, dataset: str) -> float:
     return fsum(tokens for (name, _), tokens in spending.trusted_tokens.items() if name == dataset)
+
+
+def _unknown_in_words(spending: Spending) -> Iterator[str]:
+    return (f"{name}: the rest cannot be reckoned: {reason}" for name, reason in spending.unknown.items())
 
 
 def _rest_in_words(spending: Spending) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eagle_assets.openrouter.totals import in_dollars
 from eagle_assets.training.exports.parts import Part
 from eagle_assets.training.exports.request import SPLITS, Format
 
@@ -59,7 +60,7 @@ def _datasets(manifest: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"| {name} | {dataset['rows']:,} | {dataset['generated_tokens']:,} | {dataset['verdicts']['exact']:,} "
             f"| {dataset['verdicts']['consistent']:,} | {'not known' if error is None else f'{error:.2%}'} "
-            f"| {'nothing' if spent is None else f'${spent:.2f}'} | {left_out or 'nothing'} |"
+            f"| {'nothing' if spent is None else in_dollars(spent)} | {left_out or 'nothing'} |"
         )
     return lines
 

@@ -239,17 +239,23 @@ def test_a_search_ends() -> None:
 # What a server fills in or takes for text
 
 
-@pytest.mark.parametrize("arguments", ["", '{"q": "It ends with <|tool_call_end|>."}'], ids=["none", "with a marker"])
-def test_arguments_that_the_server_filled_in_or_cut(arguments: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "reasons"),
+    [
+        ("", ("tool_index_unproven", "count_closes", "one_token_steps")),
+        # What is left of the arguments is shown as a content, behind which this server takes white space away.
+        ('{"q": "It ends with <|tool_call_end|>."}', ("white_space_may_be_lost: content end",)),
+    ],
+    ids=["none", "with a marker"],
+)
+def test_arguments_that_the_server_filled_in_or_cut(arguments: str, reasons: tuple[str, ...]) -> None:
     truth = Truth(output_of("Let me see.", "", [("functions.look_up:0", arguments)]), K2_5_STREAM)
     # Others keep the model's index, so that it is known how seldom that is another.
     others = exchanges(some_outputs(60, 3), BARE_TOOL_IDS, "Elsewhere")
     known = calibrate([*others, *served(some_outputs(60, 7, streamed=True), SGLANG_0_5_23)])
     (result,) = reconstruct(served([truth], SGLANG_0_5_23), known)
     assert result.output_ids == truth.ids
-    # Nothing but white space before calls is open of a content, where no provider was seen to keep any.
-    white_space = "white_space_may_be_lost: content end"
-    assert result.reasons[0] in ("tool_index_unproven", "count_closes", "one_token_steps", white_space)
+    assert result.reasons[0] in reasons
     assert result.evidence["servers"] == ["SGLang 0.5.23"]
 
 
