@@ -17,7 +17,7 @@ from eagle_assets.defs.provider_calibration import provider_calibration
 from eagle_assets.defs.raw_responses import raw_responses
 from eagle_assets.defs.resources import Project
 from eagle_assets.defs.run_statistics import run_statistics
-from eagle_assets.defs.schedules import collect_dataset, conclude, killed_runs, schedules_of, shards_changed
+from eagle_assets.defs.schedules import collect_dataset, conclude, datasets_changed, killed_runs, schedules_of
 from eagle_assets.defs.token_sequences import token_sequences
 from eagle_assets.defs.tokenizer_report import tokenizer_report
 from eagle_assets.defs.training_shards import training_shards
@@ -43,7 +43,7 @@ def the_definitions() -> dg.Definitions:
         ),
         jobs=[collect_dataset, conclude],
         schedules=schedules_of(CONFIGURED),
-        sensors=[shards_changed, killed_runs],
+        sensors=[datasets_changed, killed_runs],
         resources={"project": Project()},
         executor=dg.in_process_executor,
     )

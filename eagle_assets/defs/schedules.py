@@ -1,6 +1,8 @@
 """When things are made: a schedule for each dataset that is bought, and a sensor for what is made of all of them."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
 
 import dagster as dg
 
@@ -8,16 +10,19 @@ from eagle_assets.configuration import Configuration, OpenRouterDataset
 from eagle_assets.defs.limits import limits_of_a_tick, run_config
 from eagle_assets.defs.partitions import CONFIGURED, DATASETS
 from eagle_assets.defs.resources import Project
+from eagle_assets.lake.audit import Audit, GateClosed, read_record, require_current
+from eagle_assets.lake.home import Home
 from eagle_assets.openrouter.totals import in_dollars
 
 SECONDS_BETWEEN_LOOKS = 30
 
 JUDGED = ["judged_sequences"] if CONFIGURED.judge is not None else []
+OF_A_DATASET = ["prompts", "raw_responses", "token_sequences", *JUDGED, "training_shards"]
 EXPORTS = ["exports"] if CONFIGURED.exports else []
 
 collect_dataset = dg.define_asset_job(
     "collect_dataset",
-    selection=dg.AssetSelection.assets("prompts", "raw_responses", "token_sequences", *JUDGED, "training_shards"),
+    selection=dg.AssetSelection.assets(*OF_A_DATASET),
     description="One dataset from its prompts to its training shards: buys what is missing, then judges all of it.",
 )
 
@@ -72,28 +77,37 @@ def _schedule(name: str, dataset: OpenRouterDataset, cron: str) -> dg.ScheduleDe
     job=conclude,
     minimum_interval_seconds=SECONDS_BETWEEN_LOOKS,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Makes anew what is made of all datasets where training shards changed. Spends nothing.",
+    description="Makes anew what is made of all datasets where shards changed or a check failed. Spends nothing.",
 )
-def shards_changed(project: Project) -> dg.RunRequest | dg.SkipReason:
-    """Held against the record of `draft_vocabulary`, so that nothing is made twice, whoever made it first."""
-    from eagle_assets.lake.audit import GateClosed, require_current
+def datasets_changed(project: Project) -> dg.RunRequest | dg.SkipReason:
+    """Held against the record of `draft_vocabulary` and what `eagle.duckdb` tells, so that nothing is made twice,
+    whoever made it first."""
+    from eagle_assets.lake.catalogue import tells_of
     from eagle_assets.lake.version import last_good
 
-    shards = []
+    shards, failed = [], []
     for name in DATASETS.get_partition_keys():
-        try:
-            audit = require_current(project.home, "training_shards", name)
-        except GateClosed:
-            continue
-        shards.append((name, audit.identity))
+        with suppress(GateClosed):
+            shards.append((name, require_current(project.home, "training_shards", name).identity))
+        failed += _failed(project.home, name)
     made = last_good(project.home, "draft_vocabulary", None)
     if not shards:
         return dg.SkipReason("no training shards may be read yet")
-    if made is not None and shards == [(made_from.dataset, made_from.identity) for made_from in made.inputs]:
-        return dg.SkipReason("the draft vocabulary is made from the current training shards")
-    # What failed on these shards is not tried again before they change, or somebody made it.
-    state = repr((shards, made.time if made is not None else None))
+    is_current = made is not None and shards == [(made_from.dataset, made_from.identity) for made_from in made.inputs]
+    if is_current and tells_of(project.home, failed):
+        return dg.SkipReason("the draft vocabulary and the statistics are those of the current training shards")
+    # What failed on these is not tried again before they change, or somebody made it.
+    state = repr((shards, [audit.time for audit in failed], made.time if made is not None else None))
     return dg.RunRequest(run_key=hashlib.sha256(state.encode()).hexdigest())
+
+
+def _failed(home: Home, dataset: str) -> Iterator[Audit]:
+    """The audits of a dataset that failed since its last good versions."""
+    for stage in OF_A_DATASET:
+        with suppress(GateClosed):
+            record = read_record(home, stage, dataset)
+            if record.failed is not None:
+                yield record.failed
 
 
 @dg.sensor(

@@ -97,6 +97,19 @@ def build_catalogue(
     return home.catalogue
 
 
+def tells_of(home: Home, audits: Iterable[Audit]) -> bool:
+    """Whether the catalogue has all of these audits; of none it needs no catalogue."""
+    wanted = {_digest(audit) for audit in audits}
+    if not wanted or not home.catalogue.is_file():
+        return not wanted
+    try:
+        with duckdb.connect(home.catalogue, read_only=True) as connection:
+            known = connection.sql("SELECT audit_sha256 FROM audits").fetchall()
+    except duckdb.Error:  # of another version of this program
+        return False
+    return wanted <= {digest for (digest,) in known}
+
+
 def sql_files(folder: Path) -> list[Path]:
     """The SQL files of a folder by name. Raises CatalogueError where there is no such folder."""
     if not folder.is_dir():
@@ -207,8 +220,12 @@ def _audit_row(audit: Audit, records: dict[tuple[str, str | None], Record]) -> d
         "bytes": sum(file.bytes for file in audit.files),
         "counts": audit.counts,
         "failed_checks": [check.name for check in audit.failed_checks],
-        "audit_sha256": hashlib.sha256(msgspec.json.encode(audit)).hexdigest(),
+        "audit_sha256": _digest(audit),
     }
+
+
+def _digest(audit: Audit) -> str:
+    return hashlib.sha256(msgspec.json.encode(audit)).hexdigest()
 
 
 def _check_rows(audit: Audit) -> Iterable[dict[str, object]]:

@@ -110,7 +110,7 @@ def test_schedules_are_off_and_the_sensors_spend_nothing() -> None:
     repository = defs.get_repository_def()
     assert {s.default_status for s in repository.schedule_defs} == {dg.DefaultScheduleStatus.STOPPED}
     targets = {s.name: [target.job_name for target in s.targets] for s in repository.sensor_defs}
-    assert targets == {"shards_changed": ["conclude"], "killed_runs": []}
+    assert targets == {"datasets_changed": ["conclude"], "killed_runs": []}
     selected = {key.to_user_string() for key in repository.get_job("conclude").asset_layer.selected_asset_keys}
     assert selected == {"draft_vocabulary", "exports", "run_statistics"}
 

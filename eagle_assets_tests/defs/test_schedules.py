@@ -12,9 +12,10 @@ import yaml
 from eagle_assets.configuration import load_configuration
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.defs.resources import Project
-from eagle_assets.defs.schedules import schedules_of, shards_changed
+from eagle_assets.defs.schedules import datasets_changed, schedules_of
 from eagle_assets.lake.audit import Check, require
 from eagle_assets.lake.home import Home
+from eagle_assets.lake.queries import run_query
 from eagle_assets.lake.schemas import TRAINING_SHARDS
 from eagle_assets.lake.version import new_version
 from eagle_assets.openrouter.ledger import Ledger
@@ -146,7 +147,7 @@ def look() -> dg.SensorExecutionData:
     context = dg.build_sensor_context(
         repository_def=the_definitions().get_repository_def(), resources={"project": Project()}
     )
-    return shards_changed.evaluate_tick(context)
+    return datasets_changed.evaluate_tick(context)
 
 
 def publish_shards(home: Home, text: str) -> None:
@@ -156,7 +157,7 @@ def publish_shards(home: Home, text: str) -> None:
 
 
 def test_changed_shards_make_the_vocabulary_and_the_statistics_anew_once(place: Place) -> None:
-    assert look().skip_message == "the draft vocabulary is made from the current training shards"
+    assert look().skip_message == "the draft vocabulary and the statistics are those of the current training shards"
     publish_shards(place.home, "other")
     (first,) = look().run_requests
     (again,) = look().run_requests
@@ -168,6 +169,21 @@ def test_changed_shards_make_the_vocabulary_and_the_statistics_anew_once(place: 
     publish_shards(place.home, "yet other")
     (later,) = look().run_requests
     assert later.run_key != first.run_key
+
+
+def test_a_check_that_failed_is_told_by_the_statistics_once(place: Place) -> None:
+    with new_version(place.home, "token_sequences", "B3") as version:
+        version.audit([Check("looks_well", False, "it does not")])
+    publish_shards(place.home, "of what was good before")
+    (asked,) = look().run_requests
+    with place.instance() as instance:
+        assert the_definitions().resolve_job_def("conclude").execute_in_process(instance=instance).success
+    assert "looks_well" in {row["name"] for row in run_query(place.home, "failed_checks").as_objects()}
+    assert look().run_requests == []
+    with new_version(place.home, "raw_responses", "B3") as version:
+        version.audit([Check("looks_well", False, "nor this")])
+    (again,) = look().run_requests
+    assert again.run_key != asked.run_key
 
 
 def test_without_shards_there_is_nothing_to_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
