@@ -85,7 +85,8 @@ def datasets_changed(project: Project) -> dg.RunRequest | dg.SkipReason:
     from eagle_assets.lake.catalogue import tells_of
     from eagle_assets.lake.version import last_good
 
-    shards, failed = [], []
+    shards: list[tuple[str, str]] = []
+    failed: list[Audit] = []
     for name in DATASETS.get_partition_keys():
         with suppress(GateClosed):
             shards.append((name, require_current(project.home, "training_shards", name).identity))

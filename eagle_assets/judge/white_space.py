@@ -26,7 +26,7 @@ from eagle_assets.judge.surprise import Trial, gain
 from eagle_assets.judge.variants import LEADING_BLANK, Span, Variant, ending_of, reencoded, spans
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey, Trimming
-from eagle_assets.reconstruction.calibrating.losses import stripped_as
+from eagle_assets.reconstruction.calibrating.kept import stripped_as
 from eagle_assets.reconstruction.places import LOSABLE, Place, place_of
 from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.convention import Edge

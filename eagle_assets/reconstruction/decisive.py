@@ -40,7 +40,8 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         return None
     return (
         [survivor.hypothesis.name for survivor in group.survivors],
-        (sorted(group.kept), sorted(group.affixed), group.line_breaks_alike, group.shows_steps),
+        (sorted(group.kept), sorted(group.blanks_alone), sorted(group.affixed)),
+        (group.line_breaks_alike, group.shows_steps),
         sorted(group.losses),
         (group.tool_ids_kept, group.tool_ids_renumbered, group.tells_reasoning),
         group.reasoning_surplus,

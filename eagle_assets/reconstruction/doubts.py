@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from eagle_assets.reconstruction.calibrating.calibration import MAX_UNMEASURED_ERROR, GroupCalibration
 from eagle_assets.reconstruction.calibrating.inversion import Inversion
-from eagle_assets.reconstruction.calibrating.losses import is_unusual, stripped_as, written_at
+from eagle_assets.reconstruction.calibrating.kept import stripped_as, written_at
+from eagle_assets.reconstruction.calibrating.losses import is_unusual
 from eagle_assets.reconstruction.calibrating.observation import EdgeView, index_shifted, line_breaks, shows_both
 from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
@@ -149,7 +150,8 @@ def _exposure(
     unseen = {
         edge: tuple(position for position, change in enumerate(view.with_lost) if change == 0)
         for edge, view in edges.items()
-        if stripped_as(edge) in group.losses and not written_at(edge, view, best)
+        if stripped_as(edge) in group.losses
+        and (stripped_as(edge) in group.blanks_alone or not written_at(edge, view, best))
     }
     calls = len(reading.response.tool_calls)
     numbered = calls and not index_kept

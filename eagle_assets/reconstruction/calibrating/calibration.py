@@ -17,6 +17,7 @@ from eagle_assets.reconstruction.calibrating.decisions import (
     GroupKey,
     Trimming,
 )
+from eagle_assets.reconstruction.calibrating.kept import stripped_as
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     WHITES,
@@ -24,7 +25,6 @@ from eagle_assets.reconstruction.calibrating.losses import (
     EdgeRates,
     Rate,
     Rates,
-    stripped_as,
 )
 from eagle_assets.reconstruction.calibrating.observation import GivenIds
 from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Survivor
@@ -50,7 +50,7 @@ class GroupCalibration:
 
     `counted` and `closed` are responses without and with tool calls, `measured` those of the closed ones that rates are
     measured on (`settled`). `kept` are the edges at which white space of the model's was seen, so that none is taken
-    away there. `losses` are measured per edge and LOSABLE.
+    away there; at those with `blanks_alone` line breaks may be. `losses` are measured per edge and LOSABLE.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
     send a model's responses to the letter, where there are any; `parts_seen` are the kinds of tokens ending inside a
@@ -73,6 +73,7 @@ class GroupCalibration:
     closed: tuple[int, int]
     measured: tuple[int, int]
     kept: frozenset[Place]
+    blanks_alone: frozenset[Place]
     losses: Mapping[Place, Rates]
     tool_ids_kept: bool
     reasoning_surplus: int | None = None

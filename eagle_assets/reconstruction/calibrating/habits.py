@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
-from eagle_assets.reconstruction.calibrating.losses import TEXT_EDGES, stripped_as
+from eagle_assets.reconstruction.calibrating.kept import TEXT_EDGES, stripped_as
 from eagle_assets.reconstruction.calibrating.observation import Observation
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.places import Place

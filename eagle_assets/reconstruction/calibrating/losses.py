@@ -13,17 +13,21 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from eagle_assets.reconstruction.calibrating.observation import EdgeView, Observation, white_at
+from eagle_assets.reconstruction.calibrating.kept import (
+    TEXT_EDGES,
+    TEXT_PLACES,
+    Kept,
+    model_white,
+    serves_in_two_ways,
+    stripped_as,
+    written_at,
+)
+from eagle_assets.reconstruction.calibrating.observation import Observation, white_at
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.inverse import at_start, edges
-from eagle_assets.reconstruction.places import BLANK_PLACES, LOSABLE, Place
+from eagle_assets.reconstruction.places import LOSABLE, Place
 from eagle_assets.serving.output import Output
 from eagle_assets.serving.served import Situation
-
-# White space round arguments is no part of the model's style; where it is lost, the count almost always shows it.
-TEXT_EDGES: tuple[Place, ...] = ("reasoning_start", "reasoning_end", "content_start", "content_end", "message_end")
-TEXT_PLACES: tuple[Place, ...] = (*TEXT_EDGES, *BLANK_PLACES)
-
 
 WHITES = len(LOSABLE) + 2
 """Kinds of white space at a place: each LOSABLE, nothing, and all other."""
@@ -93,72 +97,6 @@ class Departed:
 _UNUSUAL = re.compile(r"[^ \n]| \n|\n |\n{3}")
 
 
-def stripped_as(place: Place) -> Place:
-    """The place that a parser strips alike: a content is a content, whatever stands before it."""
-    return "content_start" if place == "answer_start" else place
-
-
-def kept_edges(members: Sequence[Observation], best: Hypothesis) -> frozenset[Place]:
-    """Places at which white space was seen that the server did not put there (two texts at least).
-
-    What is left where calls are cut off is left where nothing is, but not the other way round: parsers often trim what
-    stands before calls and nothing else. None for a provider that `serves_in_two_ways`.
-    """
-    seen: dict[Place, int] = defaultdict(int)
-    for observation in members:
-        for edge, view in observation.edges.items():
-            seen[stripped_as(edge)] += len(written_at(edge, view, best)) > 0
-    kept = frozenset(edge for edge, times in seen.items() if times >= 2)
-    if "content_end" in kept:
-        kept |= {"message_end"}
-    return frozenset() if serves_in_two_ways(members, best, kept) else kept
-
-
-def serves_in_two_ways(members: Sequence[Observation], best: Hypothesis, seen: Container[Place]) -> bool:
-    """Whether counts miss white space at an edge where other texts show some: what a provider keeps in one answer, one
-    of its deployments or parsers takes away from another."""
-    missed: dict[Place, _Missed] = defaultdict(_Missed)
-    for observation in members:
-        difference = best.difference(observation)
-        for edge, view in observation.edges.items():
-            if difference is not None and stripped_as(edge) in seen and not written_at(edge, view, best):
-                missed[stripped_as(edge)].add(difference, view.with_lost)
-    return any(texts.beyond_chance > _SURE for texts in missed.values())
-
-
-_SURE = 3.0  # standard deviations
-
-
-class _Missed:
-    """Texts that show no white space at an edge: how often the count misses just what some would be there, and how
-    often it differs by as much where white space cannot be the reason."""
-
-    def __init__(self) -> None:
-        self._texts: list[Counter[tuple[int, int]]] = [Counter() for _ in LOSABLE]  # by change and difference
-
-    def add(self, difference: int, with_lost: Sequence[int]) -> None:
-        for texts, change in zip(self._texts, with_lost, strict=False):
-            texts[change, difference] += 1
-
-    @property
-    def beyond_chance(self) -> float:
-        """How much more often than chance would have it some LOSABLE is missed, in standard deviations."""
-        return max(map(_beyond_chance, self._texts))
-
-
-def _beyond_chance(texts: Mapping[tuple[int, int], int]) -> float:
-    explained = expected = variance = 0.0
-    for change in {change for change, _ in texts if change}:
-        tested = sum(times for (other, _), times in texts.items() if other == change)
-        others = sum(times for (other, _), times in texts.items() if other != change)
-        by_chance = sum(times for (other, differs), times in texts.items() if other != change == differs)
-        rate = (by_chance + 0.5) / (others + 1)
-        explained += texts.get((change, change), 0)
-        expected += tested * rate
-        variance += tested * rate * (1 + tested / (others + 1))
-    return (explained - expected) / sqrt(variance) if variance else 0.0
-
-
 def is_unusual(output: Output[str], situation: Situation, best: Hypothesis) -> bool:
     """Whether a text of an output as shown begins or ends with more than blanks or a line break or two of the
     model's."""
@@ -175,16 +113,28 @@ def _is_observed_unusual(observation: Observation, best: Hypothesis) -> bool:
 
 
 def _is_unusual(place: Place, white: str, can_hold_blank: bool, best: Hypothesis) -> bool:
-    return _UNUSUAL.search(_written(place, white, can_hold_blank, best)) is not None
+    return _UNUSUAL.search(model_white(place, white, can_hold_blank, best)) is not None
 
 
-def losses(members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> dict[Place, Rates]:
+def losses(members: Sequence[Observation], best: Hypothesis, kept: Kept) -> dict[Place, Rates]:
     """How often each LOSABLE was lost at each place where the provider may take it away."""
     tally = _Tally()
-    tally.add(members, best, kept)
+    tally.add(members, best, kept.everything)
     rates = tally.rates()
-    found = {place: rates.get(place, NOTHING_MEASURED) for place in TEXT_PLACES if place not in kept}
-    return _as_at_the_worst(found) if serves_in_two_ways(members, best, found) else found
+    found = {place: rates.get(place, NOTHING_MEASURED) for place in TEXT_PLACES if place not in kept.everything}
+    if serves_in_two_ways(members, best, found):
+        found = _as_at_the_worst(found)
+    times = Counter(stripped_as(edge) for o in members for edge, v in o.edges.items() if written_at(edge, v, best))
+    return found | {place: _no_blank_lost(found[place], times[place]) for place in kept.blanks_alone}
+
+
+def _no_blank_lost(rates: Rates, seen: int) -> Rates:
+    """The rates where a server takes line breaks alone: none of the blanks was lost of as many as were seen."""
+
+    def of(edge: EdgeRates) -> EdgeRates:
+        return replace(edge, losable=(Rate(0, seen), *edge.losable[1:]))
+
+    return Rates(of(rates.usual), of(rates.unusual))
 
 
 def _as_at_the_worst(rates: Mapping[Place, Rates]) -> dict[Place, Rates]:
@@ -285,7 +235,7 @@ class _Tally:
             unusual = _is_observed_unusual(observation, best)
             for edge, view in observation.edges.items():
                 if stripped_as(edge) in kept:
-                    white = _written(edge, view.white, view.can_hold_blank, best)
+                    white = model_white(edge, view.white, view.can_hold_blank, best)
                     found = [white == losable for losable in (*LOSABLE, "")]
                     for position, is_it in enumerate((*found, not any(found))):
                         self._seen[stripped_as(edge), position, unusual] += is_it
@@ -339,18 +289,3 @@ def _probability(difference: int, sums: Mapping[int, float]) -> float:
     """That a difference comes of these losses, or of another reason."""
     exact = sums.get(difference, 0.0)
     return exact * (1 - _LEFT_CANONICAL) + (1 - exact) * _LEFT_CANONICAL / 2
-
-
-def written_at(place: Place, view: EdgeView, best: Hypothesis) -> str:
-    """The white space at a place that is the model's."""
-    return _written(place, view.white, view.can_hold_blank, best)
-
-
-def _written(place: Place, white: str, can_hold_blank: bool, best: Hypothesis) -> str:
-    """The white space at a place that is the model's: what stands there without the server's blank. Where the server
-    puts some round texts, none of a text of white space alone can be told to be the model's."""
-    if place in BLANK_PLACES:
-        return "" if best.inserted else white
-    if place in best.inserted and can_hold_blank:
-        return white[1:] if at_start(place) else white[:-1]
-    return white

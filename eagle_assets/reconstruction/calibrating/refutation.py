@@ -29,13 +29,12 @@ from eagle_assets.reconstruction.calibrating.habits import (
     reasoning_surplus_of,
 )
 from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
+from eagle_assets.reconstruction.calibrating.kept import TEXT_PLACES, kept_white_space
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
-    TEXT_PLACES,
     Measured,
     Rate,
     departed,
-    kept_edges,
     losses,
     written,
 )
@@ -90,10 +89,13 @@ def calibrate_observations(
             last_of[key] = last_of[alike]
             continue
         *before, last_of[key] = eras(members)
-        groups[key] = calibrate_group(*key, last_of[key], decided)
+        of_all_models = grouped["", *key[1:]]
+        groups[key] = calibrate_group(*key, last_of[key], of_all_models, decided)
         if before:
             starts = [era[0].order for era in (*before[1:], last_of[key])]
-            earlier[key] = tuple((start, calibrate_group(*key, era)) for start, era in zip(starts, before, strict=True))
+            earlier[key] = tuple(
+                (start, calibrate_group(*key, era, of_all_models)) for start, era in zip(starts, before, strict=True)
+            )
     groups = {key: _with_rule_of_others(group, groups, last_of[key]) for key, group in groups.items()}
     served_last, own = _as_served_last(in_order, earlier), list(own)
     measured = _measured_by_model(groups, _grouped(settled(served_last)), own)
@@ -186,15 +188,17 @@ def calibrate_group(
     provider: str,
     streamed: bool,
     members: Sequence[Observation],
+    of_all_models: Sequence[Observation],
     decided: Decisions = NOTHING_DECIDED,
 ) -> GroupCalibration:
-    """Weigh every convention of the closed list on the responses of one group (at least one), in their order."""
+    """Weigh every convention of the closed list on the responses of one group (at least one), in their order, of those
+    that the provider sent `of_all_models`."""
     standing = standing_conventions(members)
     survivors = tuple(_not_refuted(standing, {rival.refuted for rival in decided.rivals})) or standing
     numbering = numbering_of(members)
     best = survivors[0].hypothesis
     closing = [o for o in members if best.difference(o) == 0]
-    kept = kept_edges(members, best)
+    kept = kept_white_space(members, best, of_all_models)
     return GroupCalibration(
         model=model,
         provider=provider,
@@ -203,7 +207,8 @@ def calibrate_group(
         counted=_by_calls(members),
         closed=_by_calls(closing),
         measured=_by_calls([o for o in settled(members) if best.difference(o) == 0]),
-        kept=kept,
+        kept=kept.everything,
+        blanks_alone=kept.blanks_alone,
         losses=losses(settled(members), best, kept),
         tool_ids_kept=numbering == "kept",
         tool_ids_renumbered=numbering == "renumbered",
@@ -213,7 +218,7 @@ def calibrate_group(
         trimmings=decided.trimmings,
         affixed=affixed(members),
         line_breaks_alike=line_breaks_alike(members),
-        shows_steps=shows_steps(members, best, kept),
+        shows_steps=shows_steps(members, best, kept.everything),
         blanks_unexplained=_blanks_unexplained(members, best),
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from eagle_assets.reconstruction.calibrating.losses import stripped_as
+from eagle_assets.reconstruction.calibrating.kept import stripped_as
 from eagle_assets.reconstruction.calibrating.observation import Observation
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.places import Place
