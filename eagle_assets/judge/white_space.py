@@ -88,8 +88,9 @@ def witnesses_in(
     key = (group.model, group.provider, group.streamed)
     if key in calibration.earlier:  # it is not one thing that could be decided
         return
+    asked_about = group.losses.keys() - group.kept.taken_from.keys()  # what differs by kind is not one thing either
     for edge in text_edges(trial, target):
-        if stripped_as(edge.edge) in group.losses and (edge.is_white or edge.without_trace):
+        if stripped_as(edge.edge) in asked_about and (edge.is_white or edge.without_trace):
             yield Witness(found.exchange_id, key, trial, edge)
 
 

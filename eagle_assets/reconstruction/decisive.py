@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.calibrating.decisions import GroupKey
+from eagle_assets.reconstruction.calibrating.kept import Kept
 from eagle_assets.reconstruction.doubts import what_is_unsettled
 from eagle_assets.reconstruction.prompts import MIN_CLOSED, Kind, PromptGroup
 
@@ -40,7 +41,8 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         return None
     return (
         [survivor.hypothesis.name for survivor in group.survivors],
-        (sorted(group.kept), sorted(group.blanks_alone), sorted(group.affixed)),
+        _facts_of_kept(group.kept),
+        sorted(group.affixed),
         (group.line_breaks_alike, group.shows_steps),
         sorted(group.losses),
         (group.tool_ids_kept, group.tool_ids_renumbered, group.tells_reasoning),
@@ -50,6 +52,11 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         (group.gives_generated_ids, group.gives_other_ids),
         [(what_is_unsettled(group, calls), group.servers_that_speak(calls)) for calls in (False, True)],
     )
+
+
+def _facts_of_kept(kept: Kept) -> Sequence[Any]:
+    taken = sorted((place, sorted(kinds)) for place, kinds in kept.taken_from.items())
+    return sorted(kept.everything), sorted(kept.blanks_alone), taken
 
 
 def _facts_of_prompts(group: PromptGroup | None) -> Sequence[Any] | None:

@@ -150,8 +150,7 @@ def _exposure(
     unseen = {
         edge: tuple(position for position, change in enumerate(view.with_lost) if change == 0)
         for edge, view in edges.items()
-        if stripped_as(edge) in group.losses
-        and (stripped_as(edge) in group.blanks_alone or not written_at(edge, view, best))
+        if stripped_as(edge) in group.kept.blanks_alone or not written_at(edge, view, best)
     }
     calls = len(reading.response.tool_calls)
     numbered = calls and not index_kept

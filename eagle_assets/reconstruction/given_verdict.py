@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from eagle_assets.reconstruction.calibrating.calibration import GroupCalibration
+from eagle_assets.reconstruction.calibrating.observation import kinds_of
 from eagle_assets.reconstruction.doubts import UNPROVABLE
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message, asked_for, off_the_path
@@ -28,7 +29,8 @@ def verdict_on_given(ids: list[int], source: str, reading: Reading, group: Group
     response, markers = reading.response, reading.situation.target.markers
     if response.finish_reason != "length" and ids[-1:] != [markers.stop]:
         return OnGiven("unverified", [f"{source}_without_stop"], [*ids, markers.stop])
-    if not agrees_with_message(ids, reading, group.kept if group is not None else ()):
+    kinds = kinds_of(reading.situation.thinking, bool(reading.situation.tools), bool(response.tool_calls))
+    if not agrees_with_message(ids, reading, group.kept.of(kinds) if group is not None else ()):
         return OnGiven("contradicted", ["given_ids_differ_from_text"], ids)
     counted = reading.completion_tokens
     if counted is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
 from eagle_assets.reconstruction.calibrating.inversion import Inversion, find_inversions, rival_candidates
-from eagle_assets.reconstruction.calibrating.observation import EdgeView, edge_views
+from eagle_assets.reconstruction.calibrating.observation import EdgeView, edge_views, kinds_of
 from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.doubts import Doubts, doubts, what_is_unsettled
 from eagle_assets.reconstruction.encoding import EncodedTexts
@@ -93,8 +93,10 @@ class _Case:
         self._group = group
         self._texts = texts
         self._prompt = prompt
+        calls = bool(reading.response.tool_calls)
+        self._kinds = kinds_of(self._situation.thinking, bool(self._situation.tools), calls)
         self._inversions = find_inversions(reading, self._group, texts)
-        self._servers = servers_of(group, bool(reading.response.tool_calls))
+        self._servers = servers_of(group, calls)
         self._served = False  # whether a server that the provider may run sends the inversions to the letter
         # Ids that a server of some kind streams one a step, if none that is known, with the tokens that stray.
         self._nearer: list[tuple[list[int], int]] = []
@@ -265,7 +267,7 @@ class _Case:
             return None
         if self._response.deltas and not FrameEvidence(self._reading, best, self._texts).agrees():
             return None
-        views = self._edges(group.places_that_may_lose)
+        views = self._edges(group.places_that_may_lose(self._kinds))
         found = restorations(self._reading, best, views, group.reasoning_surplus, self._servers, self._texts)
         if not found:
             return None
@@ -352,7 +354,7 @@ class _Case:
         return self._say("consistent", best, [reason], output_ids=ids, exposure=exposure)
 
     def _doubts(self, best: Inversion, rivals: Sequence[Candidate]) -> Doubts:
-        losing = self._group.places_that_may_lose if self._group is not None else ()
+        losing = self._group.places_that_may_lose(self._kinds) if self._group is not None else ()
         kept = bool(self._response.tool_calls) and self._index_kept()
         return doubts(self._reading, best, rivals, self._group, self._edges(losing), self._served, kept)
 

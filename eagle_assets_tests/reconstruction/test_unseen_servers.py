@@ -59,7 +59,7 @@ def truths() -> tuple[Truth, ...]:
             index = history + (rng.random() < 0.2)  # the model counts wrongly now and then
             calls = [(f"functions.look_up:{index}", json.dumps({"q": f"number {number}"}))]
             content = ("One moment.", "", "One moment.\n")[number % 3]
-            ids = output_of("Let me see.\n" if number % 8 else " Let me see.", content, calls)
+            ids = output_of("Let me see.\n" if number % 16 != 3 else " Let me see.", content, calls)
             truth = Truth(ids, Situation(K2_5, True, (TOOL,), history))
         elif truth.situation.thinking and number % 6 == 0:
             truth = replace(truth, ids=output_of(f"So that is {number}.", ""))
@@ -71,6 +71,16 @@ def trims_before_calls(body: Body, truth: Truth, rng: Random) -> None:
     """What parsers of calls do with the text that they cut them from."""
     if message(body)["tool_calls"]:
         message(body)["content"] = (message(body)["content"] or "").strip() or None
+
+
+def trims_behind_a_reasoning(body: Body, truth: Truth, rng: Random) -> None:
+    if message(body)["reasoning"]:
+        on_texts(str.strip, "content")(body, truth, rng)
+
+
+def trims_where_tools_are_declared(body: Body, truth: Truth, rng: Random) -> None:
+    if truth.situation.tools:
+        on_texts(str.strip)(body, truth, rng)
 
 
 def shows_reasoning_as_content_where_tools_are_declared(body: Body, truth: Truth, rng: Random) -> None:
@@ -166,6 +176,10 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         (numbers_calls_from_one,),
         (answers_in_the_reasoning,),
         (trims_before_calls,),
+        (trims_behind_a_reasoning,),
+        (trims_where_tools_are_declared,),
+        (on_texts(lambda text: text.strip("\n")),),
+        (on_texts(lambda text: text.rstrip("\n"), "reasoning"),),
         (shows_reasoning_as_content_where_tools_are_declared,),
     ],
     ids=[
@@ -182,6 +196,10 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         "calls are numbered from one",
         "all is shown as reasoning",
         "contents are trimmed before calls alone",
+        "contents are trimmed behind a reasoning alone",
+        "texts are trimmed where tools are declared",
+        "line breaks alone are taken from the ends",
+        "line breaks alone are taken from the end of a reasoning",
         "reasoning is not told from content where tools are declared",
     ],
 )

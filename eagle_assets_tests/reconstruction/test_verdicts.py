@@ -338,7 +338,7 @@ def test_indices_that_a_server_renumbers_are_believed_as_often_as_the_model_coun
     # Where its ids are kept, the model counts two calls right, and of four every other time not.
     def numbered(indices: Iterable[int]) -> Truth:
         made = [(f"functions.look_up:{index}", '{"q": "a b"}') for index in indices]
-        return Truth(output_of("Let me see.", "", made), Situation(K2_5, True, (TOOL,)))
+        return Truth(output_of("Let me see.", "I look it up.\n", made), Situation(K2_5, True, (TOOL,)))
 
     kept = [numbered(range(2)) for _ in range(9)]
     kept += [numbered(range(0, 4 * step, step)) for step in (1, 2) * 5]

@@ -10,6 +10,7 @@ import pytest
 
 from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.calibrating.calibration import Calibration, GroupCalibration
+from eagle_assets.reconstruction.calibrating.kept import Kept
 from eagle_assets.reconstruction.calibrating.losses import EdgeRates, Rate, Rates
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
 from eagle_assets.reconstruction.verdict import Reconstruction
@@ -33,6 +34,13 @@ THINKING = Situation(K2_5, True)
 
 def answer(reasoning: str, content: str) -> Truth:
     return Truth(output_of(reasoning, content), THINKING)
+
+
+def ending_in(answers: list[Truth], white: str) -> list[Truth]:
+    """The answers; every eighth begins its texts with a line break, and ends them with that white space."""
+    return [
+        answer(f"\nSo it is {i}.{white}", f"\n{i}.{white}") if i % 8 == 0 else truth for i, truth in enumerate(answers)
+    ]
 
 
 def some_answers(count: int, seed: int) -> list[Truth]:
@@ -76,7 +84,7 @@ def test_a_loss_without_a_trace_is_held_against_nothing_written() -> None:
         counted=(0, 0),
         closed=(0, 0),
         measured=(0, 0),
-        kept=frozenset(),
+        kept=Kept(),
         losses={"reasoning_end": Rates(rates, rates)},
         tool_ids_kept=False,
     )
@@ -105,7 +113,8 @@ def answers_that_end_in_a_blank(count: int, blanks: int, departures: int) -> lis
     truths = []
     for number in range(count):
         blank = " " * (number * blanks // count < (number + 1) * blanks // count)  # at even distances
-        truth = answer(rng.choice(SENTENCES) + blank, rng.choice(SENTENCES))
+        line_break = "\n" * (number % 33 == 1)  # a keeper of blanks alone would be none of line breaks
+        truth = answer(rng.choice(SENTENCES) + (line_break or blank), rng.choice(SENTENCES))
         truths.append(cut_anew(truth) if count - number <= departures else truth)
     return truths
 
@@ -127,13 +136,25 @@ def test_white_space_is_put_back_where_the_model_writes_it_and_seldom_strays(
     assert (result.evidence["residual_error"] < 0.2) == (verdict == "consistent")
 
 
+@pytest.mark.parametrize(("others", "verdict"), [("\n", "consistent"), (" ", "unverified")])
+def test_where_blanks_alone_are_seen_a_line_break_may_be_lost(others: str, verdict: str) -> None:
+    """`.` and `.` with a line break are one token each: no count tells them apart."""
+    plain = [answer(f"That makes {i}.", f"{i}.") for i in range(240)]
+    seen = [*ending_in(plain[:120], " "), *ending_in(plain[120:], others)]
+    kept = exchanges(ending_in(plain, "\n"), SGLANG_0_5_23, "Elsewhere")
+    result, *_ = reconstruct(exchanges(plain[:1], VERBATIM), calibrate([*exchanges(seen, VERBATIM), *kept]))
+    assert result.verdict == verdict
+
+
 @pytest.mark.parametrize("white", [" ", "\n\n"])
 def test_a_content_of_white_space_before_calls_is_put_back(white: str) -> None:
     def calling(content: str, number: int) -> Truth:
         called = [("functions.look_up:0", f'{{"q": "{number}"}}')]
         return Truth(output_of("Let me look this up", content, called), Situation(K2_5, True, (TOOL,)))
 
-    kept = exchanges([calling(white if i % 4 else "", i) for i in range(80)], SGLANG_0_5_23, "Elsewhere")
+    kept = exchanges(
+        [calling(white if i % 4 else "\n" * (i % 8 == 0), i) for i in range(80)], SGLANG_0_5_23, "Elsewhere"
+    )
     stripped = exchanges([calling("I look it up", i) for i in range(80)], VLLM_0_33)
     (result,) = reconstruct(
         [exchange_of(document(calling(white, 0), VLLM_0_33))],

@@ -17,7 +17,7 @@ from eagle_assets.reconstruction.calibrating.decisions import (
     GroupKey,
     Trimming,
 )
-from eagle_assets.reconstruction.calibrating.kept import stripped_as
+from eagle_assets.reconstruction.calibrating.kept import Kept, stripped_as
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     WHITES,
@@ -26,7 +26,7 @@ from eagle_assets.reconstruction.calibrating.losses import (
     Rate,
     Rates,
 )
-from eagle_assets.reconstruction.calibrating.observation import GivenIds
+from eagle_assets.reconstruction.calibrating.observation import AnswerKind, GivenIds
 from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Survivor
 from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
@@ -50,7 +50,7 @@ class GroupCalibration:
 
     `counted` and `closed` are responses without and with tool calls, `measured` those of the closed ones that rates are
     measured on (`settled`). `kept` are the edges at which white space of the model's was seen, so that none is taken
-    away there; at those with `blanks_alone` line breaks may be. `losses` are measured per edge and LOSABLE.
+    away there; `losses` are measured per edge and LOSABLE where some may be.
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
     send a model's responses to the letter, where there are any; `parts_seen` are the kinds of tokens ending inside a
@@ -72,8 +72,7 @@ class GroupCalibration:
     counted: tuple[int, int]
     closed: tuple[int, int]
     measured: tuple[int, int]
-    kept: frozenset[Place]
-    blanks_alone: frozenset[Place]
+    kept: Kept
     losses: Mapping[Place, Rates]
     tool_ids_kept: bool
     reasoning_surplus: int | None = None
@@ -127,10 +126,11 @@ class GroupCalibration:
         settled = self.lead >= RIVAL_MARGIN / 2 and self.unmeasured_error(has_calls) <= MAX_UNMEASURED_ERROR
         return self.servers if settled else ()
 
-    @cached_property
-    def places_that_may_lose(self) -> frozenset[Place]:
-        """Places at which white space of the model's may be lost: those where none was ever seen."""
-        return frozenset(place for place in PLACES if stripped_as(place) in self.losses)
+    def places_that_may_lose(self, kinds: frozenset[AnswerKind]) -> frozenset[Place]:
+        """Places at which white space of the model's may be lost in an answer of these kinds: where none was ever
+        seen."""
+        losing = self.losses.keys() - self.kept.of(kinds)
+        return frozenset(place for place in PLACES if stripped_as(place) in losing)
 
     def closing_share(self, has_calls: bool) -> float:
         counted = self.counted[has_calls]

@@ -20,7 +20,7 @@ def counts_its_texts(calibration: Calibration, group: GroupCalibration) -> bool:
     Such counts say nothing of the ids, and always close; others do not where the model left the canonical path, as
     it does now and then at other providers.
     """
-    if not (group.places_that_may_lose or group.blanks_unexplained):
+    if not (group.losses or group.blanks_unexplained):
         return False
     of_all = _of_all_models(calibration, group)
     if not of_all.best.hypothesis.counting.think_end_counted:

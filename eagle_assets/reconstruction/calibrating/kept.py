@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 
-from eagle_assets.reconstruction.calibrating.observation import EdgeView, Observation
+from eagle_assets.reconstruction.calibrating.observation import OTHER_KIND, AnswerKind, EdgeView, Observation
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.inverse import at_start
 from eagle_assets.reconstruction.places import BLANK_PLACES, LOSABLE, Place
@@ -24,10 +24,18 @@ def stripped_as(place: Place) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Places at which white space is kept: of any kind in `everything`, in `blanks_alone` none but blanks for sure."""
+    """Places at which white space is kept: all of it in `everything`, but for what is `taken_from` some kinds of
+    answers, and in `blanks_alone` none but blanks for sure."""
 
     everything: frozenset[Place] = frozenset()
     blanks_alone: frozenset[Place] = frozenset()
+    taken_from: Mapping[Place, frozenset[AnswerKind]] = field(default_factory=dict)
+
+    def of(self, kinds: frozenset[AnswerKind]) -> frozenset[Place]:
+        """The places at which all white space of an answer of these kinds is kept."""
+        if not self.taken_from:
+            return self.everything
+        return frozenset(place for place in self.everything if kinds.isdisjoint(self.taken_from.get(place, ())))
 
 
 def kept_white_space(members: Sequence[Observation], best: Hypothesis, of_all_models: Sequence[Observation]) -> Kept:
@@ -35,15 +43,20 @@ def kept_white_space(members: Sequence[Observation], best: Hypothesis, of_all_mo
 
     What is left where calls are cut off is left where nothing is, but not the other way round: parsers often trim what
     stands before calls and nothing else. Where blanks stand time and again and never a line break, in the provider's
-    responses `of_all_models`, it may take line breaks alone. None for a provider that `serves_in_two_ways`.
+    responses `of_all_models`, it may take line breaks alone. Nothing is known to be kept of a provider that
+    `serves_in_two_ways`.
     """
     seen, of_provider = _white_seen(members, best), _white_seen(of_all_models, best)
     shown = frozenset(place for place, found in seen.items() if found.texts >= 2)
-    alone = frozenset(place for place in shown if of_provider[place].lack_line_breaks(place))
-    kept = shown - alone
-    if "content_end" in kept and "message_end" not in alone:
-        kept |= {"message_end"}
-    return Kept() if serves_in_two_ways(members, best, shown | kept, alone) else Kept(kept, alone)
+    lacking = frozenset(place for place in shown if of_provider[place].lack_line_breaks(place))
+    taken = _taken_from_some(members, best)
+    everything = shown - lacking
+    if "content_end" in everything and "message_end" not in shown:
+        everything |= {"message_end"}
+        taken["message_end"] = taken.get("content_end", frozenset())
+    kept = Kept(everything, lacking - taken.keys(), {place: kinds for place, kinds in taken.items() if kinds})
+    in_two_ways = serves_in_two_ways(members, best, lambda o: kept.of(o.kinds) | kept.blanks_alone, kept.blanks_alone)
+    return Kept() if in_two_ways else kept
 
 
 @dataclass(slots=True)
@@ -74,21 +87,47 @@ def _white_seen(members: Sequence[Observation], best: Hypothesis) -> dict[Place,
     return seen
 
 
+def _taken_from_some(members: Sequence[Observation], best: Hypothesis) -> dict[Place, frozenset[AnswerKind]]:
+    """The kinds of answers that never show white space at an edge where others do so often that it is no chance: many
+    parsers trim what stands behind a reasoning, or beside calls, and nothing else."""
+    texts: Counter[tuple[Place, AnswerKind]] = Counter()
+    white: Counter[tuple[Place, AnswerKind]] = Counter()
+    for observation in members:
+        for edge, view in observation.edges.items():
+            place, shows = stripped_as(edge), bool(written_at(edge, view, best))
+            if place in TEXT_EDGES:
+                texts.update((place, kind) for kind in observation.kinds)
+                white.update((place, kind) for kind in observation.kinds if shows)
+    found: dict[Place, frozenset[AnswerKind]] = {}
+    for (place, kind), of_kind in texts.items():
+        others = place, OTHER_KIND[kind]
+        share_of_others = white[others] / (texts[others] + 1)
+        if not white[place, kind] and (1 - share_of_others) ** of_kind < _CHANCE:
+            found[place] = found.get(place, frozenset()) | {kind}
+    return found
+
+
+_CHANCE = 0.01  # of some thirty pairs of an edge and a kind, so that few that are kept are doubted
+
+
 def serves_in_two_ways(
-    members: Sequence[Observation], best: Hypothesis, seen: Container[Place], blanks_alone: Container[Place] = ()
+    members: Sequence[Observation], best: Hypothesis, seen: PlacesOf, blanks_alone: Container[Place] = ()
 ) -> bool:
     """Whether counts miss white space at an edge where other texts show some, or blanks where these have
-    `blanks_alone`: what a provider keeps in one answer, one of its deployments or parsers takes away from another."""
+    `blanks_alone`: what a provider keeps in one answer, one of its deployments or parsers takes away from another.
+    `seen` are the places at which white space of an answer is looked for."""
     missed: dict[Place, _Missed] = defaultdict(_Missed)
     for observation in members:
-        difference = best.difference(observation)
+        difference, places = best.difference(observation), seen(observation)
         for edge, view in observation.edges.items():
-            if difference is not None and stripped_as(edge) in seen and not written_at(edge, view, best):
+            if difference is not None and stripped_as(edge) in places and not written_at(edge, view, best):
                 missed[stripped_as(edge)].add(difference, view.with_lost)
     return any(
         texts.beyond_chance(LOSABLE[: 1 if place in blanks_alone else None]) > _SURE for place, texts in missed.items()
     )
 
+
+PlacesOf = Callable[[Observation], Container[Place]]
 
 _SURE = 3.0  # standard deviations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -119,10 +119,11 @@ def _is_unusual(place: Place, white: str, can_hold_blank: bool, best: Hypothesis
 def losses(members: Sequence[Observation], best: Hypothesis, kept: Kept) -> dict[Place, Rates]:
     """How often each LOSABLE was lost at each place where the provider may take it away."""
     tally = _Tally()
-    tally.add(members, best, kept.everything)
+    tally.add(members, best, kept)
     rates = tally.rates()
-    found = {place: rates.get(place, NOTHING_MEASURED) for place in TEXT_PLACES if place not in kept.everything}
-    if serves_in_two_ways(members, best, found):
+    losing = frozenset(TEXT_PLACES) - kept.everything | kept.taken_from.keys()
+    found = {place: rates.get(place, NOTHING_MEASURED) for place in TEXT_PLACES if place in losing}
+    if serves_in_two_ways(members, best, lambda o: losing - kept.of(o.kinds)):
         found = _as_at_the_worst(found)
     times = Counter(stripped_as(edge) for o in members for edge, v in o.edges.items() if written_at(edge, v, best))
     return found | {place: _no_blank_lost(found[place], times[place]) for place in kept.blanks_alone}
@@ -156,7 +157,7 @@ class Measured:
 
     members: Sequence[Observation]
     convention: Hypothesis
-    kept: Container[Place]
+    kept: Kept
     reasoning_surplus: int | None
     numbers_kept: bool
 
@@ -175,8 +176,9 @@ def departed(groups: Iterable[Measured]) -> Departed:
     """What groups show of texts at whose ends they keep white space."""
     found: dict[bool, list[bool]] = {True: [], False: []}
     for group in groups:
-        best, kept, expected = group.convention, group.kept, group.reasoning_surplus
+        best, expected = group.convention, group.reasoning_surplus
         for observation in group.members:
+            kept = group.kept.of(observation.kinds)
             difference, surplus = best.difference(observation), best.reasoning_surplus(observation)
             if difference is None or _is_observed_unusual(observation, best):
                 continue
@@ -213,16 +215,17 @@ class _Tally:
         self._measured: Counter[Cause] = Counter()
         self._responses: Counter[tuple[int, Changes, bool]] = Counter()  # by difference, and whether unusual
 
-    def add(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> None:
+    def add(self, members: Sequence[Observation], best: Hypothesis, kept: Kept) -> None:
         for observation in members:
             difference, unusual = best.difference(observation), _is_observed_unusual(observation, best)
+            keeping = kept.of(observation.kinds)
             if difference is None:
                 continue
             changes = {
                 stripped_as(edge): view.with_lost
                 for edge, view in observation.edges.items()
                 if stripped_as(edge) in TEXT_EDGES
-                and stripped_as(edge) not in kept
+                and stripped_as(edge) not in keeping
                 and not written_at(edge, view, best)
             }
             self._responses[difference, tuple(changes.items()), unusual] += 1
@@ -230,11 +233,11 @@ class _Tally:
                 (edge, i, unusual) for edge, of in changes.items() for i, change in enumerate(of) if change
             )
 
-    def add_seen(self, members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> None:
+    def add_seen(self, members: Sequence[Observation], best: Hypothesis, kept: Kept) -> None:
         for observation in members:
-            unusual = _is_observed_unusual(observation, best)
+            unusual, keeping = _is_observed_unusual(observation, best), kept.of(observation.kinds)
             for edge, view in observation.edges.items():
-                if stripped_as(edge) in kept:
+                if stripped_as(edge) in keeping:
                     white = model_white(edge, view.white, view.can_hold_blank, best)
                     found = [white == losable for losable in (*LOSABLE, "")]
                     for position, is_it in enumerate((*found, not any(found))):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import msgspec
@@ -32,6 +32,30 @@ _CONTEXT_AT_END = 12
 
 
 GivenIds = Literal["encoded", "off_path", "contradicted"]
+
+AnswerKind = Literal["thinking", "instant", "with tools", "without tools", "with calls", "without calls"]
+"""What parsers tell answers by: whether the target was asked to think, whether tools are declared, and called."""
+
+OTHER_KIND: Mapping[AnswerKind, AnswerKind] = {
+    "thinking": "instant",
+    "instant": "thinking",
+    "with tools": "without tools",
+    "without tools": "with tools",
+    "with calls": "without calls",
+    "without calls": "with calls",
+}
+
+
+@cache
+def kinds_of(thinking: bool, tools_declared: bool, has_calls: bool) -> frozenset[AnswerKind]:
+    """All three kinds that an answer is of."""
+    return frozenset(
+        (
+            "thinking" if thinking else "instant",
+            "with tools" if tools_declared else "without tools",
+            "with calls" if has_calls else "without calls",
+        )
+    )
 
 
 class EdgeView(msgspec.Struct, frozen=True):
@@ -84,6 +108,10 @@ class Observation(msgspec.Struct, frozen=True):
     line_breaks: frozenset[str] = frozenset()
     deltas_beyond: int | None = None
 
+    @property
+    def kinds(self) -> frozenset[AnswerKind]:
+        return kinds_of(self.thinking, self.tools_declared, self.has_calls)
+
 
 def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offset: int | None) -> Observation | None:
     """What a reading says; None where it says nothing: no count, or markers whose places are open."""
@@ -111,7 +139,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         first_index=_first_index(reading),
         line_breaks=line_breaks(output),
         tools_declared=bool(situation.tools),
-        tells_reasoning=_tells_reasoning(output) if situation.thinking else None,
+        tells_reasoning=shows_both(output) if situation.thinking else None,
         deltas_beyond=_deltas_beyond(reading, output, texts),
     )
 
@@ -219,13 +247,9 @@ def _count(vocabulary: Vocabulary, text: str) -> int:
     return len(vocabulary.encode(encodable(text)))
 
 
-def _tells_reasoning(output: Output[str]) -> bool:
-    """Whether its server told reasoning from what is behind it."""
-    return shows_both(output) or bool(output.reasoning and output.calls)
-
-
 def shows_both(output: Output[str]) -> bool:
-    """Whether an output has both a reasoning and a content, so that its server knew where the one ended."""
+    """Whether an output has both a reasoning and a content, so that its server knew where the one ended. Calls behind a
+    reasoning do not tell: they are cut off wherever it is put."""
     return bool(output.reasoning and output.content.strip())
 
 

@@ -29,7 +29,7 @@ from eagle_assets.reconstruction.calibrating.habits import (
     reasoning_surplus_of,
 )
 from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
-from eagle_assets.reconstruction.calibrating.kept import TEXT_PLACES, kept_white_space
+from eagle_assets.reconstruction.calibrating.kept import TEXT_PLACES, Kept, kept_white_space
 from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     Measured,
@@ -166,7 +166,7 @@ def _measured_by_model(
     for observation in own:
         of_model[observation.model].append(observation)
     for model, members in of_model.items():
-        measured[model].append(Measured(members, _AS_GENERATED, frozenset(TEXT_PLACES), 1, numbers_kept=True))
+        measured[model].append(Measured(members, _AS_GENERATED, Kept(frozenset(TEXT_PLACES)), 1, numbers_kept=True))
     return measured
 
 
@@ -207,8 +207,7 @@ def calibrate_group(
         counted=_by_calls(members),
         closed=_by_calls(closing),
         measured=_by_calls([o for o in settled(members) if best.difference(o) == 0]),
-        kept=kept.everything,
-        blanks_alone=kept.blanks_alone,
+        kept=kept,
         losses=losses(settled(members), best, kept),
         tool_ids_kept=numbering == "kept",
         tool_ids_renumbered=numbering == "renumbered",
@@ -218,7 +217,7 @@ def calibrate_group(
         trimmings=decided.trimmings,
         affixed=affixed(members),
         line_breaks_alike=line_breaks_alike(members),
-        shows_steps=shows_steps(members, best, kept.everything),
+        shows_steps=shows_steps(members, best, kept),
         blanks_unexplained=_blanks_unexplained(members, best),
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),
     )

@@ -6,15 +6,14 @@ canonical tokens as the count is; those of an encoder are canonical all the same
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
-from eagle_assets.reconstruction.calibrating.kept import stripped_as
+from eagle_assets.reconstruction.calibrating.kept import Kept, stripped_as
 from eagle_assets.reconstruction.calibrating.observation import Observation
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
-from eagle_assets.reconstruction.places import Place
 
 
-def shows_steps(members: Sequence[Observation], best: Hypothesis, kept: Container[Place]) -> bool:
+def shows_steps(members: Sequence[Observation], best: Hypothesis, kept: Kept) -> bool:
     """Whether deltas left the canonical path with the count, and did so more often than they stayed on it alone."""
     of_steps = of_an_encoder = 0
     for observation in members:
@@ -25,7 +24,8 @@ def shows_steps(members: Sequence[Observation], best: Hypothesis, kept: Containe
     return of_steps > of_an_encoder
 
 
-def _lost(difference: int, observation: Observation, kept: Container[Place]) -> bool:
+def _lost(difference: int, observation: Observation, kept: Kept) -> bool:
     """Whether white space that was taken away at one edge may be what the count has more."""
-    losing = (view for edge, view in observation.edges.items() if stripped_as(edge) not in kept)
+    keeping = kept.of(observation.kinds)
+    losing = (view for edge, view in observation.edges.items() if stripped_as(edge) not in keeping)
     return any(difference in view.with_lost for view in losing)

@@ -92,7 +92,9 @@ def row_of(explanation: GroupExplanation, explained: bool, seen: SeenAt) -> dict
         "closed": {"text": group.closed[0], "with_calls": group.closed[1]},
         "survivors": [{"convention": s.name, "likelihood": s.share, "closed": s.closed} for s in standings(group)],
         "servers": list(group.servers),
-        "kept": sorted(group.kept),
+        "kept": sorted(group.kept.everything),
+        "blanks_alone": sorted(group.kept.blanks_alone),
+        "taken_from": {place: sorted(kinds) for place, kinds in sorted(group.kept.taken_from.items())},
         "losses": {edge: _rates(group, edge) for edge in sorted(group.losses)},
         "error_not_excluded": group.unmeasured_error(False),
         "settled": not open_points(group) and explanation.drift is None,
@@ -215,7 +217,12 @@ def _standing(group: GroupCalibration) -> str:
 
 
 def _white_space(group: GroupCalibration) -> str:
-    lines = [f"kept: {', '.join(map(in_words, sorted(group.kept)))}"] if group.kept else []
+    kept = group.kept
+    lines = [f"kept: {', '.join(map(in_words, sorted(kept.everything)))}"] if kept.everything else []
+    for place, kinds in sorted(kept.taken_from.items()):
+        lines.append(f"but never at the {in_words(place)} of answers {' or '.join(sorted(kinds))}")
+    if kept.blanks_alone:
+        lines.append(f"blanks, and never a line break: {', '.join(map(in_words, sorted(kept.blanks_alone)))}")
     for edge, rates in group.losses.items():
         lost = [f"{text!r} {rate}" for text, rate in _rates(group, edge).items() if not rate.startswith("0 ")]
         if any(rate.lost for rate in rates.usual.losable):

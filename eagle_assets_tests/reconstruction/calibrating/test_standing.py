@@ -77,7 +77,7 @@ def test_white_space_that_comes_with_the_questions_of_a_part_is_kept() -> None:
         for n in range(120)
     ]
     served = [replace(e, order=float(place)) for place, e in enumerate(exchanges(truths, VERBATIM))]
-    assert of_model(calibrate(served)).kept >= {"reasoning_end", "message_end"}
+    assert of_model(calibrate(served)).kept.everything >= {"reasoning_end", "message_end"}
 
 
 def test_what_a_provider_keeps_since_it_changed_says_nothing_of_what_came_before() -> None:
