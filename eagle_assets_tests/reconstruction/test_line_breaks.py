@@ -18,6 +18,9 @@ from eagle_assets.serving.output import Output
         ("a\r\nb", "c\nd", {"\n", "\r\n"}),
         (None, "\r\r\n", {"\r\n"}),
         (None, "\n\r\n", {"\n", "\r\n"}),
+        ("a\n", "\nb", {"\n"}),
+        ("a\n\nb", "", {"\n\n"}),
+        (None, "a\n\n\nb", {"\n", "\n\n"}),
     ],
 )
 def test_kinds_of_line_breaks_are_told_apart(reasoning: str | None, content: str, kinds: set[str]) -> None:

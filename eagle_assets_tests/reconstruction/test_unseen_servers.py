@@ -6,6 +6,7 @@ Each is made of a known server's answers and a change that some gateway or parse
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -173,6 +174,8 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         (trims_every_second_answer,),
         (on_texts(lambda text: text and "\n" + text, "content"),),
         (on_texts(lambda text: text.replace("\n", "\r\n")),),
+        (on_texts(lambda text: re.sub("\n+", "\n", text)),),
+        (on_texts(lambda text: re.sub("\n+", "\n\n", text)),),
         (numbers_calls_from_one,),
         (answers_in_the_reasoning,),
         (trims_before_calls,),
@@ -193,6 +196,8 @@ def verdicts(*changes: Change) -> list[tuple[Truth, str, list[int] | None]]:
         "one of two deployments trims",
         "a line break ahead of every content",
         "line breaks are those of Windows",
+        "blank lines are left out",
+        "every line break becomes a blank line",
         "calls are numbered from one",
         "all is shown as reasoning",
         "contents are trimmed before calls alone",

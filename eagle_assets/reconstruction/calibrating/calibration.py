@@ -26,7 +26,7 @@ from eagle_assets.reconstruction.calibrating.losses import (
     Rate,
     Rates,
 )
-from eagle_assets.reconstruction.calibrating.observation import AnswerKind, GivenIds
+from eagle_assets.reconstruction.calibrating.observation import AnswerKind, GivenIds, LineBreak
 from eagle_assets.reconstruction.calibrating.survivor import RIVAL_MARGIN, Hypothesis, Survivor
 from eagle_assets.reconstruction.once import once
 from eagle_assets.reconstruction.places import PLACES, IndexRisk, Place
@@ -60,8 +60,8 @@ class GroupCalibration:
     `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in
     their own fields, where no tools are declared, and where some are. `tool_ids_renumbered`: calls are numbered by a
     scheme of the server's, as no model numbers them. `affixed` are the ends of texts at which a server may have put
-    something. `line_breaks_alike`: it may have rewritten line breaks. `shows_steps`: the deltas of its streams are seen
-    to be a model's steps.
+    something. `line_breaks_alike`: the kind of line breaks that it may have made of others. `shows_steps`: the deltas
+    of its streams are seen to be a model's steps.
     `blanks_unexplained` are the edges at which a blank always stands that the best convention has not put there.
     """
 
@@ -84,7 +84,7 @@ class GroupCalibration:
     tells_reasoning: tuple[bool, bool] = (False, False)
     tool_ids_renumbered: bool = False
     affixed: frozenset[Place] = frozenset()
-    line_breaks_alike: bool = False
+    line_breaks_alike: LineBreak | None = None
     shows_steps: bool = False
     blanks_unexplained: frozenset[Edge] = frozenset()
 

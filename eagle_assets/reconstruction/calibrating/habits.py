@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from eagle_assets.reconstruction.calibrating.kept import TEXT_EDGES, stripped_as
-from eagle_assets.reconstruction.calibrating.observation import Observation
+from eagle_assets.reconstruction.calibrating.observation import LineBreak, Observation
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.places import Place
 
@@ -49,10 +49,20 @@ def numbering_of(members: Sequence[Observation]) -> Literal["kept", "renumbered"
     return "renumbered" if shifted >= _ENOUGH_FOR_A_SCHEME else None
 
 
-def line_breaks_alike(members: Sequence[Observation]) -> bool:
-    """Whether all line breaks are those of Windows, which a model seldom writes: a server may have rewritten others."""
+def line_breaks_alike(members: Sequence[Observation]) -> LineBreak | None:
+    """The kind of line breaks that a server may have made of others: those of Windows, where all are, as a model seldom
+    writes them, and single ones or blank lines, where answers with a reasoning have none of the other, as they seldom
+    lack it (`docs/known_truth.md`)."""
     breaks = [o.line_breaks for o in members if o.line_breaks]
-    return len(breaks) >= _ENOUGH_FOR_A_RULE and all(kinds == {"\r\n"} for kinds in breaks)
+    of_thinking = [o.line_breaks for o in members if o.line_breaks and o.thinking]
+    if len(breaks) >= _ENOUGH_FOR_A_RULE and all(kinds == {"\r\n"} for kinds in breaks):
+        return "\r\n"
+    if len(of_thinking) >= _ENOUGH_FOR_A_RULE:
+        if all("\n\n" not in kinds for kinds in of_thinking):
+            return "\n"
+        if all("\n" not in kinds for kinds in of_thinking):
+            return "\n\n"
+    return None
 
 
 def reasoning_surplus_of(closing: Sequence[Observation], best: Hypothesis, of_others: int | None = None) -> int | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from functools import cache, lru_cache
-from typing import Literal
+from itertools import chain
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import structs
@@ -105,7 +106,7 @@ class Observation(msgspec.Struct, frozen=True):
     first_index: tuple[int, int] | None = None
     tools_declared: bool = False
     tells_reasoning: bool | None = None
-    line_breaks: frozenset[str] = frozenset()
+    line_breaks: frozenset[LineBreak] = frozenset()
     deltas_beyond: int | None = None
 
     @property
@@ -253,15 +254,17 @@ def shows_both(output: Output[str]) -> bool:
     return bool(output.reasoning and output.content.strip())
 
 
-def line_breaks(output: Output[str]) -> frozenset[str]:
-    """The kinds of line breaks in the reasoning and the content of an output: those of Windows, and of all others."""
-    texts = (output.reasoning or "", output.content)
-    if not any("\r" in text for text in texts):
-        return frozenset("\n" if any("\n" in text for text in texts) else "")
-    text = "".join(texts)
-    of_windows = text.count("\r\n")
-    others = text.count("\n") - of_windows
-    return frozenset(kind for kind, times in (("\r\n", of_windows), ("\n", others)) if times)
+def line_breaks(output: Output[str]) -> frozenset[LineBreak]:
+    """The kinds of line breaks in the reasoning and the content of an output."""
+    found = (_LINE_BREAKS.findall(text) for text in (output.reasoning or "", output.content))
+    return frozenset(_KINDS_OF_LINE_BREAKS[line_break] for line_break in chain.from_iterable(found))
+
+
+LineBreak = Literal["\r\n", "\n", "\n\n"]
+"""Line breaks of Windows, single ones, and those that leave a line blank."""
+
+_LINE_BREAKS = re.compile(r"\r\n|\n\n|\n")
+_KINDS_OF_LINE_BREAKS: Mapping[str, LineBreak] = {kind: kind for kind in get_args(LineBreak)}
 
 
 def index_shifted(reading: Reading) -> bool | None:

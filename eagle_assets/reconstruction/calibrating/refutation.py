@@ -216,7 +216,7 @@ def calibrate_group(
         arbitrations=decided.rivals,
         trimmings=decided.trimmings,
         affixed=affixed(members),
-        line_breaks_alike=line_breaks_alike(members),
+        line_breaks_alike=line_breaks_alike(members) or line_breaks_alike(of_all_models),
         shows_steps=shows_steps(members, best, kept),
         blanks_unexplained=_blanks_unexplained(members, best),
         ids_given=Counter(o.ids_given for o in members if o.ids_given is not None),

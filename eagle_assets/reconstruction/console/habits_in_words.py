@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from eagle_assets.reconstruction.calibrating.calibration import GroupCalibration
-from eagle_assets.reconstruction.calibrating.observation import GivenIds
+from eagle_assets.reconstruction.calibrating.observation import GivenIds, LineBreak
 from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.places import Place
 
@@ -27,8 +27,8 @@ def habits_in_words(group: GroupCalibration) -> Iterator[str]:
         yield f"nearly all texts have the same at the {_places(group.affixed)}, which a server may have put there"
     if group.blanks_unexplained:
         yield f"a blank always stands at the {_places(group.blanks_unexplained)}, and no count says whose it is"
-    if group.line_breaks_alike:
-        yield "all line breaks are \\r\\n, which a server may have made of \\n"
+    if group.line_breaks_alike is not None:
+        yield f"all line breaks are {_LINE_BREAKS[group.line_breaks_alike]}, which a server may have made of others"
 
 
 def _of_ids(group: GroupCalibration) -> str:
@@ -37,6 +37,12 @@ def _of_ids(group: GroupCalibration) -> str:
     says = "they were generated" if group.gives_generated_ids else "an encoder on the way may have made them"
     return f"gives ids: {', '.join(seen)}; {says}"
 
+
+_LINE_BREAKS: Mapping[LineBreak, str] = {
+    "\r\n": "those of Windows",
+    "\n": "single ones, and no line is blank",
+    "\n\n": "blank lines",
+}
 
 _IDS: Mapping[GivenIds, str] = {
     "encoded": "canonical, as an encoder would give them too",
