@@ -43,7 +43,7 @@ def facts_of_group(group: GroupCalibration | None) -> Sequence[Any] | None:
         [survivor.hypothesis.name for survivor in group.survivors],
         _facts_of_kept(group.kept),
         sorted(group.affixed),
-        (group.line_breaks_alike, group.shows_steps),
+        (group.line_breaks_alike, group.sorts_keys, group.shows_steps),
         sorted(group.losses),
         (group.tool_ids_kept, group.tool_ids_renumbered, group.tells_reasoning),
         group.reasoning_surplus,

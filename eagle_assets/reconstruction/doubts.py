@@ -14,6 +14,7 @@ from eagle_assets.reconstruction.calibrating.rules import in_words
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.inverse import edges as edges_of
+from eagle_assets.reconstruction.key_order import key_order
 from eagle_assets.reconstruction.places import Place, index_risk, place_of
 from eagle_assets.reconstruction.verdict import Candidate, Exposure
 
@@ -97,6 +98,9 @@ def doubts(
         found.reasons += [f"affix_may_be_added: {in_words(place)}" for place in ends if place in group.affixed][:1]
     if group is not None and group.line_breaks_alike and line_breaks(best.shown):
         found.reasons.append("line_breaks_may_be_rewritten")
+    if group is not None and group.sorts_keys and reading.situation is not None:
+        ordered = key_order(reading.response.tool_calls, reading.situation.tools)
+        found.reasons += ["argument_keys_may_be_sorted"] if ordered is not None else []
     if index_shifted(reading) and not index_kept:
         found.reasons.append("tool_index_unproven")
     proved = {"cut_at_marker"} if _is_cut_at_think_end(reading, best, group) else set()

@@ -37,7 +37,7 @@ _NO: Converted = (False, None)
 def coerced_to_schema(arguments: str, name: str, tools: Sequence[Mapping[str, Any]]) -> str:
     """`arguments` of a call of the tool `name`: as they are where every value has a type that the schema allows, else
     with Python's default spacing, non-ASCII characters kept, keys in their order, the last of equal keys."""
-    properties = next((_properties(tool) for tool in tools if _function(tool).get("name") == name), None)
+    properties = properties_of(name, tools)
     if not properties:
         return arguments
     try:
@@ -47,6 +47,12 @@ def coerced_to_schema(arguments: str, name: str, tools: Sequence[Mapping[str, An
     if not isinstance(values, dict) or not _coerce_members(values, properties):
         return arguments
     return json.dumps(values, ensure_ascii=False)
+
+
+def properties_of(name: str, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The schemas of the arguments of the tool `name`, by their names and in the order of its own schema; None where
+    there is no such tool, or it has none."""
+    return next((_properties(tool) for tool in tools if _function(tool).get("name") == name), None)
 
 
 def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -60,8 +60,8 @@ class GroupCalibration:
     `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in
     their own fields, where no tools are declared, and where some are. `tool_ids_renumbered`: calls are numbered by a
     scheme of the server's, as no model numbers them. `affixed` are the ends of texts at which a server may have put
-    something. `line_breaks_alike`: the kind of line breaks that it may have made of others. `shows_steps`: the deltas
-    of its streams are seen to be a model's steps.
+    something. `line_breaks_alike`: the kind of line breaks that it may have made of others. `sorts_keys`: it may have
+    sorted those of arguments. `shows_steps`: the deltas of its streams are seen to be a model's steps.
     `blanks_unexplained` are the edges at which a blank always stands that the best convention has not put there.
     """
 
@@ -85,6 +85,7 @@ class GroupCalibration:
     tool_ids_renumbered: bool = False
     affixed: frozenset[Place] = frozenset()
     line_breaks_alike: LineBreak | None = None
+    sorts_keys: bool = False
     shows_steps: bool = False
     blanks_unexplained: frozenset[Edge] = frozenset()
 

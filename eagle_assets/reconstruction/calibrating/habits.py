@@ -14,6 +14,7 @@ from eagle_assets.reconstruction.places import Place
 _ENOUGH_FOR_A_RULE, _SHARE_FOR_A_RULE = 9, 0.9  # responses that follow a rule before breaking it is evidence
 _ENOUGH_FOR_A_RULE_OF_OTHERS = 3  # where the provider's other responses, streamed or not, follow the same
 _ENOUGH_FOR_A_SCHEME = 5  # answers whose calls are numbered otherwise than the history would have it
+_ENOUGH_SORTED = 4  # answers with keys that are sorted against the schema
 _NATURAL = frozenset(".。!?！？")  # what texts end with as a rule
 _ENOUGH_ALIKE, _SHARE_ALIKE = 8, 0.95  # texts that show what stands at the end of nearly all, and which share that is
 
@@ -63,6 +64,13 @@ def line_breaks_alike(members: Sequence[Observation]) -> LineBreak | None:
         if all("\n" not in kinds for kinds in of_thinking):
             return "\n\n"
     return None
+
+
+def sorts_keys(members: Sequence[Observation]) -> bool:
+    """Whether all arguments have sorted keys, a few of them against the schema, as a model seldom writes them (6 of 34
+    known ones): a server may have sorted them."""
+    orders = Counter(o.key_order for o in members)
+    return not orders["unsorted"] and orders["against_schema"] >= _ENOUGH_SORTED
 
 
 def reasoning_surplus_of(closing: Sequence[Observation], best: Hypothesis, of_others: int | None = None) -> int | None:

@@ -21,6 +21,7 @@ from eagle_assets.reconstruction.evidence.layouts import Layout
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message, given_ids, off_the_path
 from eagle_assets.reconstruction.inverse import SOMETIMES_STRIPPED, at_start, edges
+from eagle_assets.reconstruction.key_order import KeyOrder, key_order
 from eagle_assets.reconstruction.places import LOSABLE, PLACES, REASONING_PLACES, IndexRisk, Place, index_risk, place_of
 from eagle_assets.serving.convention import Edge
 from eagle_assets.serving.output import Output
@@ -77,15 +78,15 @@ class EdgeView(msgspec.Struct, frozen=True):
 class Observation(msgspec.Struct, frozen=True):
     """`difference` is `completion_tokens` minus the canonical length of the texts as shown, markers included.
 
-    `respaced` is the change of length when arguments are spaced as the model usually does, None where the server
-    cannot have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering
-    server would; `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. `reasoning_surplus` is
-    `reasoning_tokens` minus the tokens of the reasoning as shown. `ids_given` is what ids that the server gives
-    are: as an encoder would give them for the text, off the canonical path, or ids of something else. `first_index` is
-    the number of the first of calls that are numbered in turn, and what it is beyond the calls of the history.
-    `line_breaks` are the kinds that its texts have. `deltas_beyond` is the number of a stream's deltas minus the tokens
-    of the texts as shown, None of a response with calls. `tells_reasoning` says whether a reasoning is told from what
-    is behind it. None: there was no thinking. `order` is the exchange's place.
+    `respaced` is the change of length when arguments are spaced as the model usually does, None where the server cannot
+    have written them anew. `index_shifted` says whether tool ids number otherwise than a renumbering server would;
+    `prompt_offset` is `prompt_tokens` minus the rendered prompt's length. `reasoning_surplus` is `reasoning_tokens`
+    minus the tokens of the reasoning as shown. `ids_given` is what ids that the server gives are: as an encoder would
+    give them for the text, off the canonical path, or ids of something else. `first_index` is the number of the first
+    of calls that are numbered in turn, and what it is beyond the calls of the history. `line_breaks` are the kinds that
+    its texts have, `key_order` is how the keys of its arguments are ordered. `deltas_beyond` is the number of a
+    stream's deltas minus the tokens of the texts as shown, None of a response with calls. `tells_reasoning` says
+    whether a reasoning is told from what is behind it. None: there was no thinking. `order` is the exchange's place.
     """
 
     exchange_id: str
@@ -107,6 +108,7 @@ class Observation(msgspec.Struct, frozen=True):
     tools_declared: bool = False
     tells_reasoning: bool | None = None
     line_breaks: frozenset[LineBreak] = frozenset()
+    key_order: KeyOrder | None = None
     deltas_beyond: int | None = None
 
     @property
@@ -139,6 +141,7 @@ def observe(reading: Reading, primary: Layout, texts: EncodedTexts, prompt_offse
         ids_given=_ids_given(reading),
         first_index=_first_index(reading),
         line_breaks=line_breaks(output),
+        key_order=key_order(reading.response.tool_calls, situation.tools),
         tools_declared=bool(situation.tools),
         tells_reasoning=shows_both(output) if situation.thinking else None,
         deltas_beyond=_deltas_beyond(reading, output, texts),

@@ -27,6 +27,7 @@ from eagle_assets.reconstruction.calibrating.habits import (
     line_breaks_alike,
     numbering_of,
     reasoning_surplus_of,
+    sorts_keys,
 )
 from eagle_assets.reconstruction.calibrating.hypotheses import always_blank
 from eagle_assets.reconstruction.calibrating.kept import TEXT_PLACES, Kept, kept_white_space
@@ -216,6 +217,7 @@ def calibrate_group(
         arbitrations=decided.rivals,
         trimmings=decided.trimmings,
         affixed=affixed(members),
+        sorts_keys=sorts_keys(of_all_models),
         line_breaks_alike=line_breaks_alike(members) or line_breaks_alike(of_all_models),
         shows_steps=shows_steps(members, best, kept),
         blanks_unexplained=_blanks_unexplained(members, best),

@@ -27,6 +27,8 @@ def habits_in_words(group: GroupCalibration) -> Iterator[str]:
         yield f"nearly all texts have the same at the {_places(group.affixed)}, which a server may have put there"
     if group.blanks_unexplained:
         yield f"a blank always stands at the {_places(group.blanks_unexplained)}, and no count says whose it is"
+    if group.sorts_keys:
+        yield "all arguments have sorted keys, against the schemas of tools too: a server may have sorted them"
     if group.line_breaks_alike is not None:
         yield f"all line breaks are {_LINE_BREAKS[group.line_breaks_alike]}, which a server may have made of others"
 

@@ -41,6 +41,7 @@ _IN_WORDS = {
     "white_space_undecided": "the server counted white space that it took away, and it is open what it was",
     "count_may_be_of_the_text": "the provider's counts always fit its texts, so that they may count these alone",
     "line_breaks_may_be_rewritten": "line breaks of the provider are of one kind, and may have been others",
+    "argument_keys_may_be_sorted": "all arguments of the provider have sorted keys, which it may have sorted itself",
     "affix_may_be_added": "nearly all texts of the provider have the same character there, which may be its own",
     "tool_index_unproven": "the server numbers tool calls itself, so that the model's own numbers are not known",
     "residual_error_above_limit": "held back: with it the dataset's average error would be above `max_residual_error`",
