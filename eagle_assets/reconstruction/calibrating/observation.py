@@ -35,16 +35,23 @@ _CONTEXT_AT_END = 12
 
 GivenIds = Literal["encoded", "off_path", "contradicted"]
 
-AnswerKind = Literal["thinking", "instant", "with tools", "without tools", "with calls", "without calls"]
+AnswerKind = Literal[
+    "thinking answers",
+    "instant answers",
+    "answers with tools",
+    "answers without tools",
+    "answers with calls",
+    "answers without calls",
+]
 """What parsers tell answers by: whether the target was asked to think, whether tools are declared, and called."""
 
 OTHER_KIND: Mapping[AnswerKind, AnswerKind] = {
-    "thinking": "instant",
-    "instant": "thinking",
-    "with tools": "without tools",
-    "without tools": "with tools",
-    "with calls": "without calls",
-    "without calls": "with calls",
+    "thinking answers": "instant answers",
+    "instant answers": "thinking answers",
+    "answers with tools": "answers without tools",
+    "answers without tools": "answers with tools",
+    "answers with calls": "answers without calls",
+    "answers without calls": "answers with calls",
 }
 
 
@@ -53,9 +60,9 @@ def kinds_of(thinking: bool, tools_declared: bool, has_calls: bool) -> frozenset
     """All three kinds that an answer is of."""
     return frozenset(
         (
-            "thinking" if thinking else "instant",
-            "with tools" if tools_declared else "without tools",
-            "with calls" if has_calls else "without calls",
+            "thinking answers" if thinking else "instant answers",
+            "answers with tools" if tools_declared else "answers without tools",
+            "answers with calls" if has_calls else "answers without calls",
         )
     )
 

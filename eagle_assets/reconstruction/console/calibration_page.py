@@ -220,7 +220,7 @@ def _white_space(group: GroupCalibration) -> str:
     kept = group.kept
     lines = [f"kept: {', '.join(map(in_words, sorted(kept.everything)))}"] if kept.everything else []
     for place, kinds in sorted(kept.taken_from.items()):
-        lines.append(f"but never at the {in_words(place)} of answers {' or '.join(sorted(kinds))}")
+        lines.append(f"never seen in {' or '.join(sorted(kinds))}: {in_words(place)}")
     if kept.blanks_alone:
         lines.append(f"blanks, and never a line break: {', '.join(map(in_words, sorted(kept.blanks_alone)))}")
     for edge, rates in group.losses.items():

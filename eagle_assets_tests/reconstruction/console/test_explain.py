@@ -32,6 +32,7 @@ from eagle_assets_tests.reconstruction.served_exchanges import (
     exchanges,
     output_of,
     some_outputs,
+    spelt_out,
 )
 
 MANY = some_outputs(60, seed=3)
@@ -185,6 +186,34 @@ def test_the_command_keeps_what_it_shows(recorded: Path, tmp_path: Path) -> None
     assert [row["provider"] for row in rows if row["settled"]] == ["Lakeside"]
     assert all(row["open"] for row in rows if not row["settled"])
     assert "rivals" not in rows[0]
+
+
+def test_what_is_taken_from_one_kind_of_answer_is_shown_and_doubted_there_alone(tmp_path: Path) -> None:
+    """Contents begin and end with line breaks now and then, but for those of instant answers, which are trimmed."""
+    lines = []
+    for number in range(160):
+        thinking, white = number % 4 != 0, "\n" * (number % 3 == 0)
+        reasoning = f"{white}So.\n\nThat is it.{white}" if thinking else None
+        ids = output_of(reasoning, f"{white}It is {number}.{white}" if thinking else f"It is {number}.")
+        truth = Truth(ids, Situation(K2_5, thinking))
+        lines.append(document(truth, VERBATIM, f"{'thinking' if thinking else 'instant'} {number}"))
+    off_the_path = Truth(spelt_out("So.", "answer"), Situation(K2_5, True))  # so that counts are not of the texts
+    lines += [document(off_the_path, VERBATIM, f"strayed {number}") for number in range(3)]
+    path, kept = tmp_path / "answers.jsonl", tmp_path / "calibration.json"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (row,) = json.loads(CliRunner().invoke(main, ["calibrate", str(path), "--json", "-o", str(kept)]).output)
+    instant = ["instant answers"]
+    assert row["taken_from"] == {"content_start": instant, "message_end": instant}
+    assert "never seen in instant" in CliRunner().invoke(main, ["calibrate", str(path)]).output
+    for known in ([], ["--calibration", str(kept)]):
+        out = tmp_path / f"verdicts{len(known)}.jsonl"
+        CliRunner().invoke(main, ["reconstruct", str(path), "-o", str(out), *known])
+        found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        assert {(line["exchange_id"].split()[0], line["verdict"]) for line in found} == {
+            ("thinking", "consistent"),
+            ("instant", "unverified"),
+            ("strayed", "contradicted"),
+        }
 
 
 def test_an_explanation_names_exchanges_and_the_counts_of_words(recorded: Path) -> None:
