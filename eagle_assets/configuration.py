@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from calendar import monthrange
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import yaml
@@ -25,6 +24,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from eagle_assets.cron import comes
 
 PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
 ALWAYS_EXCLUDED = ("fireworks", "baseten")  # they serve requantised weights (FACTS 3)
@@ -93,51 +94,37 @@ class Settings(BaseSettings):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigurationError("; ".join(map(_in_words, error.errors()))) from None
+            raise ConfigurationError(problems_in_words(error)) from None
         except UnicodeDecodeError:
             raise ConfigurationError("the file .env is no text in UTF-8: write it anew, NAME=value a line") from None
 
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_RANGES = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
-"""Minute, hour, day, month, weekday: the least and the most, and the names of the least and those behind it."""
-
-_LEAP_YEAR = 2024
-_SOME_TIMES = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
-_SHORTHANDS = {"@hourly", "@daily", "@weekly", "@monthly", "@yearly"}
+def _is_named(path: object) -> object:
+    if path == "":
+        raise ValueError("it is blank; name a file")
+    return path
 
 
-def _times(field: str, least: int, most: int, names: Sequence[str]) -> set[int]:
-    """The times that a field of a cron schedule names; raises ValueError where it is none."""
-    number_of = {str(n): n for n in range(least, most + 1)} | {name: n for n, name in enumerate(names, least)}
-    found: set[int] = set()
-    for some in field.lower().split(","):
-        match = _SOME_TIMES.fullmatch(some)
-        if match is None or match[3] == "0":
-            raise ValueError(some)
-        ends = [number_of[end.lstrip("0") or "0"] for end in match.groups()[:2] if end is not None]
-        first, last = (ends[0], ends[-1]) if ends else (least, most)
-        if first > last:
-            raise ValueError(some)
-        found.update(range(first, last + 1, int(match[3] or 1)))
-    return found
-
-
-def _comes(cron: str) -> bool:
-    """Whether a cron schedule of five fields ever comes: there is no 31st of February."""
-    fields = cron.split()
-    try:
-        _, _, days, months, _ = (_times(field, *within) for field, within in zip(fields, _RANGES, strict=True))
-    except (ValueError, KeyError):
-        return False
-    return fields[-1] != "*" or any(min(days) <= monthrange(_LEAP_YEAR, month)[1] for month in months)
+File = Annotated[Path, BeforeValidator(_is_named)]
 
 
 class Frozen(BaseModel):
     """A part of the datasets file: unknown keys are mistakes, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, keys: object) -> object:
+        for key, value in keys.items() if isinstance(keys, dict) else ():
+            field = cls.model_fields.get(key) if isinstance(key, str) else None
+            if (
+                isinstance(value, bool)
+                and field is not None
+                and bool not in (field.annotation, *get_args(field.annotation))
+            ):
+                raise ValueError(f"`{key}` is neither true nor false; YAML reads yes and no as these too")
+        return keys
 
 
 class MaxPrice(Frozen):
@@ -187,7 +174,7 @@ class OpenRouterDataset(Frozen):
     bounds each run that its schedule launches."""
 
     source: Literal["openrouter"]
-    prompts: Path
+    prompts: File
     max_tokens: int = Field(default=4_096, gt=0, le=MOST_ANSWER_TOKENS)
     cron: str | None = None
     budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -197,9 +184,7 @@ class OpenRouterDataset(Frozen):
     @field_validator("cron")
     @classmethod
     def _is_a_time(cls, cron: str | None) -> str | None:
-        if cron is None or cron in _SHORTHANDS:
-            return cron
-        if not _comes(cron):
+        if cron is not None and not comes(cron):
             raise ValueError(f"{cron!r} is no time: minute, hour, day, month and weekday are wanted, as in '0 3 * * *'")
         return cron
 
@@ -208,7 +193,7 @@ class LocalDataset(Frozen):
     """A dataset whose ids came from the team's own server: `responses` is a JSONL file."""
 
     source: Literal["local"]
-    responses: Path
+    responses: File
 
 
 class ServerDataset(Frozen):
@@ -220,7 +205,7 @@ class ServerDataset(Frozen):
 
     source: Literal["server"]
     base_url: BaseUrl
-    prompts: Path
+    prompts: File
     model: str | None = None
     max_tokens: int = Field(default=4_096, gt=0, le=MOST_ANSWER_TOKENS)
     extra_body: dict[str, Any] = {}
@@ -241,7 +226,7 @@ class LocalJudge(Frozen):
     """The target model in a folder, as transformers reads it."""
 
     kind: Literal["transformers"]
-    folder: Path
+    folder: File
 
 
 Judge = Annotated[ServedJudge | LocalJudge, Field(discriminator="kind")]
@@ -341,10 +326,16 @@ _MODEL_OF: Mapping[int | str, type[Frozen]] = {
 }
 
 
+def problems_in_words(error: ValidationError) -> str:
+    """All that is wrong with what a user set, none of it quoted where it may be secret."""
+    return "; ".join(map(_in_words, error.errors()))
+
+
 def _in_words(problem: ErrorDetails) -> str:
     """What is wrong where, and for a key that is not known the one that may be meant."""
     tags, place = ("openrouter", "local", "server", "sglang", "vllm", "transformers"), problem["loc"]
     where = ".".join(str(part) for i, part in enumerate(place) if not (i == 2 and part in tags)) or "file"
+    where = where.replace(".[key]", ", a name,")
     if problem["type"] == "extra_forbidden":
         named = place[:1] + place[2:] if place[0] in ("datasets", "exports") else place  # without the user's own name
         model = next((_MODEL_OF[part] for part in reversed(named[:-1]) if part in _MODEL_OF), Configuration)
@@ -355,7 +346,27 @@ def _in_words(problem: ErrorDetails) -> str:
         return (
             f"{where}.{context['discriminator'].strip(chr(39))} is {context['tag']!r}, not {context['expected_tags']}"
         )
+    for kinds, wanted in _WANTED.items():
+        if re.fullmatch(kinds, problem["type"]):
+            return f"{where} {wanted}"
+    if problem["type"] == "union_tag_not_found":
+        return f"{where} lacks its `{problem['ctx']['discriminator'].strip(chr(39))}`"
+    if problem["msg"].startswith("Input should be "):
+        return f"{where} has to be {problem['msg'].removeprefix('Input should be ')}"
     return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+_WANTED: Mapping[str, str] = {
+    "missing": "is missing",
+    "string_type": "has to be text, in quotes where it looks like a number",
+    "path_type": "has to be the name of a file",
+    "too_short": "has to name one at least",
+    "tuple_type": "has to be a list, as in [B3, B4]",
+    "dict_type|model_type|model_attributes_type": "has to hold keys with values, as in {key: value}",
+    "float_.*|finite_number": "has to be a number",
+    "int_.*": "has to be a whole number",
+    "bool_.*": "has to be true or false",
+}
 
 
 _MERGE = "tag:yaml.org,2002:merge"  # a `<<` stands for the keys of another mapping
@@ -398,8 +409,7 @@ def _configuration(text: str, path: Path, folder: Path) -> Configuration:
     try:
         configuration = Configuration.model_validate(raw)
     except ValidationError as error:
-        problems = "; ".join(map(_in_words, error.errors()))
-        raise ConfigurationError(f"datasets file {path}: {problems}") from None
+        raise ConfigurationError(f"datasets file {path}: {problems_in_words(error)}") from None
     datasets = {
         name: dataset.model_copy(
             update={"responses": folder / dataset.responses}

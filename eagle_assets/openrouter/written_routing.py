@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from eagle_assets.configuration import Configuration, ConfigurationError, Routing
+from eagle_assets.configuration import Configuration, ConfigurationError, Routing, problems_in_words
 from eagle_assets.durability import write_atomically
 
 FILE_NAME = "routing.yaml"
@@ -71,11 +71,12 @@ def with_written_routing(configuration: Configuration, home_folder: Path) -> Con
     try:
         written = Routing.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-        raise ConfigurationError(f"{path} cannot be used, mend it or delete it: {error}") from None
+        said = problems_in_words(error) if isinstance(error, ValidationError) else " ".join(str(error).split())
+        raise ConfigurationError(f"{path} cannot be used, mend it or delete it: {said}") from None
     own = configuration.routing
     ignore = tuple(dict.fromkeys((*own.ignore, *written.ignore)))
-    said = {name: getattr(written, name) for name in written.model_fields_set}
-    routing = own.model_copy(update={**said, "ignore": ignore})
+    chosen = {name: getattr(written, name) for name in written.model_fields_set}
+    routing = own.model_copy(update={**chosen, "ignore": ignore})
     return configuration.model_copy(update={"routing": routing})
 
 
