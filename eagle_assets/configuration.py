@@ -363,7 +363,8 @@ _WANTED: Mapping[str, str] = {
     "too_short": "has to name one at least",
     "tuple_type": "has to be a list, as in [B3, B4]",
     "dict_type|model_type|model_attributes_type": "has to hold keys with values, as in {key: value}",
-    "float_.*|finite_number": "has to be a number",
+    "float_.*": "has to be a number",
+    "finite_number": "has to be a finite number",
     "int_.*": "has to be a whole number",
     "bool_.*": "has to be true or false",
 }

@@ -62,6 +62,8 @@ def require_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None
     is not there."""
     taken = {file.resolve(): "an input" for file in inputs if file is not None}
     for output in filter(None, outputs):
+        if str(output) == "-":
+            fail("results do not go to standard output, as they appear whole or not at all; name a file with -o")
         place = output.resolve()
         if place in taken:
             fail(f"{output} is {taken[place]} too; choose another name for the output")

@@ -90,9 +90,9 @@ def budget(as_json: bool) -> None:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--dataset", metavar="B3", help="Over this dataset only.")
-@click.option("--json", "form", flag_value="json", help="For programs: a JSON list of objects.")
-@click.option("--csv", "form", flag_value="csv", help="For spreadsheets: commas, with a header.")
-def query(name: str | None, dataset: str | None, form: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For programs: a JSON list of objects.")
+@click.option("--csv", "as_csv", is_flag=True, help="For spreadsheets: commas, with a header.")
+def query(name: str | None, dataset: str | None, as_json: bool, as_csv: bool) -> None:
     """Ask what was collected, spent and trusted. Without NAME: the questions there are.
 
     \b
@@ -107,15 +107,17 @@ def query(name: str | None, dataset: str | None, form: str | None) -> None:
     from eagle_assets.lake.catalogue import CatalogueError
     from eagle_assets.lake.queries import listed, run_query
 
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both")
     try:
         answer = run_query(home(), name, dataset) if name else listed()
     except CatalogueError as error:
         fail(str(error))
     if name:
         _say_what_is_outdated()
-    if form == "json":
+    if as_json:
         click.echo(msgspec.json.encode(answer.as_objects()))
-    elif form == "csv":
+    elif as_csv:
         click.echo(answer.as_csv(), nl=False)
     else:
         Console(width=None if sys.stdout.isatty() else 160).print(answer.as_table(name or "eagle-assets query NAME"))

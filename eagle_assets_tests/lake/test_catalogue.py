@@ -458,6 +458,8 @@ def test_the_command_lists_its_questions_and_answers_them_for_people_and_program
     rows = list(csv.DictReader(text.splitlines()))
     assert (status, {row["verdict"] for row in rows}) == (0, {"unverified", "unusable"})
     assert query(home, "verdicts", "--dataset", "B9")[0] == 1
+    status, text = query(home, "verdicts", "--csv", "--json")
+    assert (status, "--json or --csv, not both" in text) == (2, True)
 
 
 def test_every_query_gives_json_that_programs_can_read(home: Home) -> None:

@@ -23,7 +23,7 @@ def conclude(console: Console, summary: Summary, seconds: float, output: Path) -
     console.print(_by_provider(summary))
     if summary.reasons:
         console.print(_by_reason(summary))
-    if summary.exchanges and summary.reasons["malformed_line"] == summary.exchanges:
+    if summary.reasons["malformed_line"] == summary.exchanges:
         console.print(NO_LINES, style="yellow", highlight=False)
     console.print(
         f"{summary.exchanges:,} exchanges, {summary.tokens:,} output tokens in {seconds:.1f} s "

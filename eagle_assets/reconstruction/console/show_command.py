@@ -65,12 +65,22 @@ def show(shown: Shown, with_ids: bool, console: Console) -> None:
 
 
 def find_in_file(exchange_id: str, file: Path) -> Shown:
-    """The exchange of a file, judged under what the whole file says of its provider; raises NotFound."""
-    wanted = next((exchange for exchange in exchanges_in([file]) if exchange.exchange_id == exchange_id), None)
-    if wanted is None:
+    """The exchange of a file, judged under what the whole file says of its provider, the first where several have one
+    id; raises NotFound."""
+    so_called = [exchange for exchange in exchanges_in([file]) if exchange.exchange_id == exchange_id]
+    if not so_called:
         raise NotFound(f"{file} holds no exchange {exchange_id}; to list its ids: jq -r .exchange_id {file}")
-    (found,) = reconstruct([wanted], calibrate(exchanges_in([file])))
-    facts = {"from": file, "model": found.model, "provider": found.provider, "HTTP status": wanted.status}
+    first, *others = so_called
+    (found,) = reconstruct([first], calibrate(exchanges_in([file])))
+    facts = {
+        "from": file,
+        "of lines with this id": f"the first of {len(so_called)}; `reconstruct` has a verdict for each"
+        if others
+        else None,
+        "model": found.model,
+        "provider": found.provider,
+        "HTTP status": first.status,
+    }
     return Shown(exchange_id, found.verdict, found.reasons, found.output_ids, found.candidates, found.evidence, facts)
 
 

@@ -96,7 +96,7 @@ def test_a_whole_answer_is_judged_without_its_name_its_status_or_its_request_as_
 
 def test_a_file_in_which_no_line_can_be_read_is_said_to_be_one(tmp_path: Path) -> None:
     line, file = answers(1)[0], tmp_path / "in.jsonl"
-    for data, told in ((gzip.compress(line), True), (b"[" + line + b"]", True), (b"{\n" + line, False)):
+    for data, told in ((gzip.compress(line), True), (b"[" + line + b"]", True), (b"", True), (b"{\n" + line, False)):
         file.write_bytes(data)
         run = reconstruct(file, "-o", tmp_path / "out.jsonl")
         assert run.returncode == 0
@@ -118,6 +118,8 @@ def test_where_verdicts_go_is_looked_at_before_the_work(tmp_path: Path) -> None:
     assert (twice.returncode, "is another output too" in twice.stderr) == (1, True)
     device = reconstruct(file, "-o", "/dev/null")
     assert (device.returncode, "/dev/null is no file" in device.stderr) == (1, True)
+    printed = reconstruct(file, "-o", "-")
+    assert (printed.returncode, "do not go to standard output" in " ".join(printed.stderr.split())) == (1, True)
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:

@@ -159,12 +159,22 @@ def test_an_exchange_of_a_file_is_judged_under_what_the_file_says_of_its_provide
     assert result.exit_code == 0, result.output
     assert "Look(" in result.output
     assert "verbatim" in result.output
+    assert "of lines with this id" not in result.output
     alone = CliRunner().invoke(main, ["show", "lone", "--file", str(file)]).output
     assert "unverified" in alone
     assert "do not settle how it serves and counts" in alone
     late = CliRunner().invoke(main, ["show", "late", "--file", str(file)]).output
     assert "There are no ids to show" in late
     assert "the HTTP status is 429" in late
+
+
+def test_an_id_that_several_lines_have_is_said_to_be_one(file: Path) -> None:
+    line = {**document(TRUTHS[1], VERBATIM, "x0")}
+    with file.open("a", encoding="utf-8") as more:
+        more.write(json.dumps(line) + "\n")
+    assert find_in_file("x0", file).output_ids == CALLED.ids
+    shown = CliRunner().invoke(main, ["show", "x0", "--file", str(file)]).output
+    assert "the first of 2; `reconstruct` has a verdict for each" in shown
 
 
 def record_of(truth: Truth, number: int) -> JournalRecord:
