@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from eagle_assets.configuration import MOST_ANSWER_TOKENS, Configuration, OpenRouterDataset, ServerDataset
-from eagle_assets.openrouter.wrong_rows import WrongRows
+from eagle_assets.openrouter.wrong_rows import WrongRows, in_other_form
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 SET_BY_US = ("model", "models", "messages", "tools", "stream", "stream_options", "usage", "provider", "route", "n")
@@ -84,6 +84,8 @@ def prompt_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
+                if number == 1 and (other := in_other_form(line)) is not None:
+                    raise PromptsError(f"prompts file {path} cannot be read: {other}")
                 row = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).removesuffix(b"\n")
                 if row.strip():
                     yield number, row

@@ -32,6 +32,21 @@ def first_few(problems: Sequence[str]) -> str:
     return "; ".join([*problems[:MOST_NAMED], *more])
 
 
+def in_other_form(first_line: bytes) -> str | None:
+    """What a file is that holds no lines of text, by how it begins, and what to do about it; None where it may."""
+    return next((told for begins, told in _OTHER_FORMS.items() if first_line.startswith(begins)), None)
+
+
+_OTHER_FORMS = {
+    b"\x1f\x8b": "it is compressed with gzip; unpack it first, with gunzip",
+    b"\x28\xb5\x2f\xfd": "it is compressed with zstd; unpack it first, with unzstd",
+    b"PK\x03\x04": "it is a zip archive; unpack it first",
+    b"PAR1": "it is a Parquet file; write its rows as JSON, a line each",
+    b"\xff\xfe": "it is UTF-16; save it as UTF-8",
+    b"\xfe\xff": "it is UTF-16; save it as UTF-8",
+}
+
+
 def in_plain_words(error: ValueError) -> str:
     """What msgspec says of a line that it cannot read, without its types and paths; as it is where it is another's."""
     said = str(error)

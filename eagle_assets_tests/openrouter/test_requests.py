@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -86,6 +87,15 @@ def test_files_that_hold_no_prompts(tmp_path: Path) -> None:
     (tmp_path / "latin.jsonl").write_bytes('{"prompt_id": "é"}'.encode("latin-1"))
     with pytest.raises(PromptsError, match="line 1: it is not UTF-8 at byte 16"):
         read_prompts(tmp_path / "latin.jsonl")
+    packed = tmp_path / "packed.jsonl"
+    for data, told in (
+        (gzip.compress(b'{"prompt_id": "a"}'), "cannot be read: it is compressed with gzip; unpack it first"),
+        ('{"prompt_id": "a"}'.encode("utf-16"), "cannot be read: it is UTF-16; save it as UTF-8"),
+        (b"PAR1\x15\x00", "cannot be read: it is a Parquet file"),
+    ):
+        packed.write_bytes(data)
+        with pytest.raises(PromptsError, match=told):
+            read_prompts(packed)
 
 
 def test_a_request_is_streamed_bounded_and_routed() -> None:

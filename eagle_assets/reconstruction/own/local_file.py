@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from eagle_assets.openrouter.wrong_rows import WrongRows, in_plain_words
+from eagle_assets.openrouter.wrong_rows import WrongRows, in_other_form, in_plain_words
 from eagle_assets.reconstruction.own.local import what_is_wrong
 from eagle_assets.reconstruction.own.local_forms import LocalResponse, local_response
 from eagle_assets.targets.vocabulary import Vocabulary
@@ -26,6 +26,8 @@ def read_local_responses(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[L
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
+                if number == 1 and (other := in_other_form(line)) is not None:
+                    raise LocalResponsesError(f"{path} cannot be read: {other}")
                 if not line.strip():
                     continue
                 try:

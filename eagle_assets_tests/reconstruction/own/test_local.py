@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def test_a_row_that_disagrees_with_itself_is_contradicted(tmp_path: Path, change
     [
         (b"", "holds no response"),
         (b"\n\n", "holds no response"),
+        (gzip.compress(line()), "cannot be read: it is compressed with gzip"),
         (line() + b"{", "line 2: "),
         (line() + line(), "line 2: prompt_id 'p1' came before"),
         (line(output_ids=[]), "line 1: output_ids is empty"),
