@@ -82,7 +82,7 @@ def test_a_row_that_disagrees_with_itself_is_contradicted(tmp_path: Path, change
         (b"[]", "line 1: it is a list, not a JSON object"),
         (b'{"prompt_id": "p1', "line 1: it is no JSON: it ends in the middle"),
         (b'{"prompt_id": "\xff"}', "line 1: it is not UTF-8; save the file as UTF-8"),
-        (b"\xff\xfe", "line 1: it is no JSON"),
+        (b"\xff\xfe", "cannot be read: it is UTF-16; save it as UTF-8"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named_by_its_line(tmp_path: Path, content: bytes, complaint: str) -> None:
