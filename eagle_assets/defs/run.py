@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_assets.configuration import Configuration, Settings, load_configuration
@@ -61,9 +62,8 @@ def materialise(
             f"OPENROUTER_API_KEY is not set, and {', '.join(bought)} would be bought from OpenRouter: set it, "
             "or run `make demo`, which needs no key"
         )
-    prompts = [configuration.bought[name].prompts for name in bought]
-    if prompts and not any(path.is_file() for path in prompts):
-        raise RunRefused(f"there is no prompts file {prompts[0]}: mend `prompts` in the datasets file")
+    if bought:
+        _require_something_to_ask([configuration.bought[name].prompts for name in bought], settings.home)
     judged = configuration.judge is not None
     if until == JUDGED and not judged:
         raise RunRefused(f"{settings.datasets_file} names no judge: put `judge: {{kind: sglang, base_url: …}}` into it")
@@ -78,6 +78,25 @@ def materialise(
 
     with nullcontext(instance) if instance is not None else the_instance() as used:
         return _run(stages, wanted, _in_this_process(used, on_progress), on_outcome)
+
+
+def _require_something_to_ask(prompt_files: Sequence[Path], home: Path) -> None:
+    """Raises RunRefused where no prompts file can be used, before probes are bought for nothing; that is once."""
+    from eagle_assets.lake.home import Home
+    from eagle_assets.lake.version import last_good
+    from eagle_assets.openrouter.requests import PromptsError, read_prompts
+
+    if last_good(Home(home), CALIBRATION, None) is not None:
+        return
+    refused = []
+    for path in prompt_files:
+        try:
+            read_prompts(path)
+        except PromptsError as error:
+            refused.append(str(error))
+        else:
+            return
+    raise RunRefused(f"there is nothing to ask: {refused[0]}")
 
 
 def _stages(

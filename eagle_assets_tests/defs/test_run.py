@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,10 +95,21 @@ def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.M
         materialise(["B1", "B3"])
 
 
-def test_nothing_is_bought_where_there_is_nothing_to_ask(place: Place) -> None:
-    (place.folder / "B3.jsonl").unlink()
-    with pytest.raises(RunRefused, match=r"there is no prompts file .*B3\.jsonl: mend `prompts`"):
+@pytest.mark.parametrize(
+    ("prompts", "said"),
+    [
+        (None, r"there is nothing to ask: prompts file .*B3\.jsonl does not exist; mend `prompts`"),
+        (b"", r"there is nothing to ask: prompts file .*B3\.jsonl holds no prompt"),
+        (b"prompt_id,text\n", r"there is nothing to ask: .*B3\.jsonl, line 1: it is not JSON"),
+    ],
+)
+def test_nothing_is_bought_where_there_is_nothing_to_ask(place: Place, prompts: bytes | None, said: str) -> None:
+    path = place.folder / "B3.jsonl"
+    path.unlink() if prompts is None else path.write_bytes(prompts)
+    shutil.rmtree(place.home.root)
+    with pytest.raises(RunRefused, match=said):
         place.materialise("B3")
+    assert not place.home.root.exists()
 
 
 @pytest.mark.parametrize(
