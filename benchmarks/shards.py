@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from own_process import answer_if_asked, measured_apart, peak_mib
 
+from eagle_assets.export_options import FORMATS
 from eagle_assets.lake.audit import require
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.parquet import ROWS_PER_BATCH
@@ -24,7 +25,7 @@ from eagle_assets.lake.schemas import TOKEN_SEQUENCES, TRAINING_SHARDS
 from eagle_assets.lake.version import new_version
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.training.exports.export import export
-from eagle_assets.training.exports.request import FORMATS, ExportRequest
+from eagle_assets.training.exports.request import ExportRequest
 from eagle_assets.training.shard_checks import check_shards
 from eagle_assets.training.shards import SEQUENCE_COLUMNS, shard_batches
 

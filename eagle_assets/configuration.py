@@ -26,6 +26,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from eagle_assets.cron import comes
+from eagle_assets.export_options import DEFAULT_DRAFT_SIZE, DEFAULT_LEAST_VERDICT, Dedup, Format, LeastVerdict
 
 PACKAGED_DATASETS_FILE = Path(__file__).parent / "datasets.yaml"
 ALWAYS_EXCLUDED = ("fireworks", "baseten")  # they serve requantised weights (FACTS 3)
@@ -235,15 +236,15 @@ Judge = Annotated[ServedJudge | LocalJudge, Field(discriminator="kind")]
 class Export(Frozen):
     """An export that the asset `exports` makes; the options are those of `eagle-assets export`."""
 
-    format: Literal["speculators", "specforge", "huggingface"]
+    format: Format
     datasets: tuple[str, ...] = ()
     max_length: int | None = Field(default=None, gt=0)
     cut: bool = False
-    min_verdict: Literal["exact", "consistent"] = "consistent"
-    dedup: Literal["prompt", "sequence"] | None = None
+    min_verdict: LeastVerdict = DEFAULT_LEAST_VERDICT
+    dedup: Dedup | None = None
     eval_share: float = Field(default=0.0, ge=0, lt=1)
     weights: dict[str, Annotated[float, Field(gt=0, le=100)]] = {}
-    draft_size: int = Field(default=32_000, gt=0)
+    draft_size: int = Field(default=DEFAULT_DRAFT_SIZE, gt=0)
 
     @model_validator(mode="after")
     def _cuts_at_a_length(self) -> Export:

@@ -9,6 +9,14 @@ from typing import Any
 import click
 
 from eagle_assets.commands.group import configuration, fail, home
+from eagle_assets.export_options import (
+    DEDUPS,
+    DEFAULT_DRAFT_SIZE,
+    DEFAULT_LEAST_VERDICT,
+    DEFAULT_SHARD_SIZE,
+    FORMATS,
+    LEAST_VERDICTS,
+)
 
 
 @click.command()
@@ -149,16 +157,20 @@ def report(output: Path | None) -> None:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--format", "form", required=True, metavar="FORMAT", help="speculators, specforge or huggingface.")
+@click.option("--format", "form", required=True, metavar="FORMAT", help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
 @click.option("--datasets", multiple=True, metavar="B3,B4", help="Only these; by default all that may be read.")
 @click.option("--max-length", type=int, metavar="TOKENS", help="Longer sequences are left out, or cut with --cut.")
 @click.option("--cut/--whole", default=False, help="Cut longer sequences; nothing is put in place of what is cut off.")
-@click.option("--min-verdict", type=click.Choice(["exact", "consistent"]), default="consistent", show_default=True)
-@click.option("--dedup", type=click.Choice(["prompt", "sequence"]), help="Keep the first row of each.")
+@click.option("--min-verdict", type=click.Choice(LEAST_VERDICTS), default=DEFAULT_LEAST_VERDICT, show_default=True)
+@click.option("--dedup", type=click.Choice(DEDUPS), help="Keep the first row of each.")
 @click.option("--eval-share", type=float, default=0.0, help="This share of the prompts becomes an evaluation split.")
 @click.option("--weights", multiple=True, metavar="B3=2,B4=0.5", help="How often rows of a dataset are met.")
-@click.option("--shard-size", "size", default="1GB", show_default=True, help="A new file from about this size on.")
-@click.option("--draft-size", type=int, default=32_000, show_default=True, help="Ids of the draft vocabulary.")
+@click.option(
+    "--shard-size", "size", default=DEFAULT_SHARD_SIZE, show_default=True, help="A new file from about this size on."
+)
+@click.option(
+    "--draft-size", type=int, default=DEFAULT_DRAFT_SIZE, show_default=True, help="Ids of the draft vocabulary."
+)
 def export(folder: Path, form: str, **options: Any) -> None:
     """Write the trusted sequences as a trainer takes them, with the draft vocabulary, into a new folder.
 

@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eagle_assets.export_options import DEFAULT_DRAFT_SIZE
 from eagle_assets.lake.audit import Check
 from eagle_assets.lake.schemas import TOKEN_FREQUENCIES
 from eagle_assets.targets.target import Markers
 from eagle_assets.training.exports.torch_file import write_arrays
 from eagle_assets.training.ragged import Ragged
 
-DEFAULT_SIZE = 32_000
 CURVE_SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 
 Counts = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ def count_generated_tokens(shards: Iterable[pa.RecordBatch], vocabulary_size: in
     return counts
 
 
-def choose_draft_vocabulary(counts: Counts, markers: Markers, size: int = DEFAULT_SIZE) -> DraftVocabulary:
+def choose_draft_vocabulary(counts: Counts, markers: Markers, size: int = DEFAULT_DRAFT_SIZE) -> DraftVocabulary:
     """The draft vocabulary of `size` ids for these counts.
 
     Raises NothingToCount where all counts are 0, ValueError where `size` is below the number of markers or above

@@ -24,12 +24,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_assets.cli import main
+from eagle_assets.export_options import FORMATS
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.schemas import TRAINING_SHARDS
 from eagle_assets.lake.version import new_version
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.training.exports.export import Exported, export, require_space
-from eagle_assets.training.exports.request import FORMATS, ExportError, ExportRequest
+from eagle_assets.training.exports.request import ExportError, ExportRequest
 from eagle_assets_tests.training.sequences import publish_shards, row
 
 TARGET = target_named("moonshotai/kimi-k2.5")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ from eagle_assets.configuration import Settings, load_configuration
 from eagle_assets.lake.home import Home
 from eagle_assets.targets.kimi import target_named
 from eagle_assets.training.exports.export import Exported, export
-from eagle_assets.training.exports.request import ExportError, ExportRequest
-
-UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+from eagle_assets.training.exports.request import ExportError, ExportRequest, size_in_bytes
 
 
 def export_to(
@@ -47,14 +44,6 @@ def export_to(
 
         exported = export(Home(settings.home), target, request, on_rows)
     _say(exported, console)
-
-
-def size_in_bytes(text: str) -> int:
-    """`500MB`, `2 GiB` or a plain number of bytes. Raises ExportError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.strip().upper())
-    if match is None or match[2] not in UNITS:
-        raise ExportError(f"{text!r} is no size of a shard; write it like 500MB or 2GB")
-    return int(float(match[1]) * UNITS[match[2]])
 
 
 def _weight(pair: str) -> tuple[str, float]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eagle_assets.export_options import Format
 from eagle_assets.openrouter.totals import in_dollars
 from eagle_assets.training.exports.parts import Part
-from eagle_assets.training.exports.request import SPLITS, Format
+from eagle_assets.training.exports.request import SPLITS
 
 
 def page(form: Format, manifest: Mapping[str, Any], parts: Sequence[Part]) -> str:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eagle_assets.export_options import Format
 from eagle_assets.lake.parquet import row_groups
 from eagle_assets.reconstruction.workers import on_threads
-from eagle_assets.training.exports.request import SPLITS, Format, Split
+from eagle_assets.training.exports.request import SPLITS, Split
 from eagle_assets.training.exports.selection import ROWS_PER_BATCH, Selection
 from eagle_assets.training.ragged import Lengths, Ragged
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,22 +11,36 @@ from typing import Literal, get_args
 
 import msgspec
 
+from eagle_assets.export_options import (
+    DEFAULT_DRAFT_SIZE,
+    DEFAULT_LEAST_VERDICT,
+    DEFAULT_SHARD_SIZE,
+    FORMATS,
+    LEAST_VERDICTS,
+    Dedup,
+    Format,
+    LeastVerdict,
+)
 from eagle_assets.lake.audit import Published
 from eagle_assets.lake.code import digest_of_code
 from eagle_assets.targets.target import Target
-from eagle_assets.training.draft_vocabulary import DEFAULT_SIZE
 
-Format = Literal["speculators", "specforge", "huggingface"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 Split = Literal["train", "evaluation"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-VERDICT_ORDER = ("exact", "consistent")  # the verdicts that shards hold, the strictest first
-DEFAULT_SHARD_BYTES = 1_000_000_000
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _CODE = ("training/exports", "training/draft_vocabulary.py", "training/ragged.py")
 
 
 class ExportError(Exception):
     """An export cannot be made as asked; the message is one sentence that says what to do."""
+
+
+def size_in_bytes(text: str) -> int:
+    """`500MB`, `2 GiB` or a plain number of bytes. Raises ExportError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.strip().upper())
+    if match is None or match[2] not in _UNITS:
+        raise ExportError(f"{text!r} is no size of a shard; write it like 500MB or 2GB")
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 @dataclass(frozen=True)
@@ -44,12 +59,12 @@ class ExportRequest:
     datasets: tuple[str, ...] = ()
     max_length: int | None = None
     cut: bool = False
-    min_verdict: Literal["exact", "consistent"] = "consistent"
-    dedup: Literal["prompt", "sequence"] | None = None
+    min_verdict: LeastVerdict = DEFAULT_LEAST_VERDICT
+    dedup: Dedup | None = None
     eval_share: float = 0.0
     weights: Mapping[str, float] = field(default_factory=dict)
-    shard_bytes: int = DEFAULT_SHARD_BYTES
-    draft_size: int = DEFAULT_SIZE
+    shard_bytes: int = size_in_bytes(DEFAULT_SHARD_SIZE)
+    draft_size: int = DEFAULT_DRAFT_SIZE
     of_file: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
@@ -69,7 +84,7 @@ class ExportRequest:
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        return VERDICT_ORDER[: VERDICT_ORDER.index(self.min_verdict) + 1]
+        return LEAST_VERDICTS[: LEAST_VERDICTS.index(self.min_verdict) + 1]
 
     def options(self) -> dict[str, object]:
         """Everything but the folder, as the manifest states it."""

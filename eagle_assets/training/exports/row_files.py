@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from eagle_assets.export_options import Format
 from eagle_assets.reconstruction.workers import workers
 from eagle_assets.training.draft_vocabulary import Counts
 from eagle_assets.training.exports.aside import Aside, FinishedFile, write_file
 from eagle_assets.training.exports.parts import ChosenRows, Part, rows_of, write_jsonl, write_parquet
-from eagle_assets.training.exports.request import Format
 
 _WORTH_WORKERS = 20_000_000  # tokens; fewer are written before a worker has started
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eagle_assets.export_options import Format
 from eagle_assets.targets.target import Markers
 from eagle_assets.training.draft_vocabulary import Counts, DraftVocabulary, choose_draft_vocabulary, coverage_curve
-from eagle_assets.training.exports.request import Format
 from eagle_assets.training.exports.torch_file import write_arrays, write_counts
 
 
