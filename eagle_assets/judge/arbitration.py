@@ -22,19 +22,18 @@ from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.questions import Question
 from eagle_assets.judge.samples import in_batches, sampled
 from eagle_assets.judge.scoring import Cost
+from eagle_assets.judge.surprise import LEAST_LOGPROB, LOOKAHEAD
 from eagle_assets.judge.variants import narrowed
 from eagle_assets.reconstruction.calibrating.decisions import Arbitration, GroupKey
 from eagle_assets.reconstruction.calibrating.survivor import CLOSES, DIFFERS
 from eagle_assets.reconstruction.contests import Contest
 
 ERROR = 0.001
-"""The chance that a provider's convention is decided wrongly, over all of its rivals."""
+"""The chance that what the judge decides is decided wrongly: which convention of a provider is true, over all its
+rivals; whether it puts blanks ahead of its texts; which ids of one response are, over all that it may have."""
 
 CAP = 3.0
 """Nats: the most that one response counts for; it may be another deployment's."""
-
-_LEAST_LOGPROB = -100.0  # in the place of −inf
-_LOOKAHEAD = 16  # tokens behind the last difference on which candidates are weighed
 
 Contests = Callable[[], Iterable[Contest]]
 """All contests, as often as they are wanted."""
@@ -88,7 +87,7 @@ def log_likelihoods(contest: Contest, questions: Mapping[str, Question], bench: 
         scores = bench.scores(questions[name]) if questions else None
         if questions and scores is None:
             return None
-        of_ids = float(np.nansum(np.maximum(scores.tokens, _LEAST_LOGPROB))) if scores is not None else 0.0
+        of_ids = float(np.nansum(np.maximum(scores.tokens, LEAST_LOGPROB))) if scores is not None else 0.0
         found[name] = Likelihood(of_ids, CLOSES if reading.closes else DIFFERS)
     return found
 
@@ -105,7 +104,7 @@ def questions_of(contest: Contest) -> dict[str, Question]:
         first, end, _ = narrowed(one, other)
         if one != other:
             start, behind = min(start, first), min(behind, len(one) - end)
-    behind = max(0, behind - _LOOKAHEAD)
+    behind = max(0, behind - LOOKAHEAD)
     return {
         name: Question([*contest.prompt_ids, *ids[:start]], ids[start : len(ids) - behind])
         for name, ids in ids_of.items()

@@ -18,7 +18,7 @@ from math import exp, log
 
 import numpy as np
 
-from eagle_assets.judge.arbitration import CAP
+from eagle_assets.judge.arbitration import CAP, ERROR
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.questions import Question
 from eagle_assets.judge.samples import in_batches, sampled
@@ -28,9 +28,6 @@ from eagle_assets.judge.variants import Span, Variant, with_other_blank
 from eagle_assets.judge.white_space import texts_of
 from eagle_assets.serving.convention import Edge
 from eagle_assets.targets.target import Target
-
-ERROR = 0.001
-"""The chance that a provider which puts nothing there is said to."""
 
 _SHARES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99])
 

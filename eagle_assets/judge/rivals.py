@@ -9,7 +9,7 @@ from math import exp, log
 
 import numpy as np
 
-from eagle_assets.judge.arbitration import log_likelihoods, questions_of
+from eagle_assets.judge.arbitration import ERROR, log_likelihoods, questions_of
 from eagle_assets.judge.bench import Bench
 from eagle_assets.judge.questions import Question
 from eagle_assets.judge.surprise import Trial
@@ -21,9 +21,6 @@ from eagle_assets.reconstruction.contests import Contest, ReadAs
 from eagle_assets.reconstruction.verdict import Candidate, Exposure, Reconstruction
 from eagle_assets.reconstruction.weighing import Weight, weigh
 from eagle_assets.targets.target import Target
-
-ERROR = 0.001
-"""The chance that other ids than the likeliest are the true ones, over all rivals of a response."""
 
 SEGMENTATIONS, NUMBERS = "several_segmentations", "tool_index_unproven"
 OPEN_ALONE = (SEGMENTATIONS, NUMBERS)

@@ -23,8 +23,15 @@ from eagle_assets.judge.variants import (
 )
 from eagle_assets.targets.target import Target
 
-SUSPICIOUS = 4.6
-"""Nats that the tokens of a place must cost together before other ids are tried there: others cannot gain more."""
+LEAST_NATS = 4.6
+"""Less than that other ids are a hundred times likelier is no alarm; nor are others tried where the tokens of a place
+cost less together, as they cannot gain more."""
+
+LEAST_LOGPROB = -100.0
+"""In the place of −inf."""
+
+LOOKAHEAD = 16
+"""Tokens behind a change, or the last difference of candidates, on which it is weighed."""
 
 MOST_VARIANTS = 12
 """Of a sequence, that are asked about."""
@@ -32,8 +39,6 @@ MOST_VARIANTS = 12
 _CUT_FROM = 9.0  # nats of one token from which it is tried whether its bytes were cut otherwise
 _MOST_CUT = 2
 _BEHIND = 2  # tokens behind a place that may pay for it
-_LEAST_LOGPROB = -100.0  # in the place of −inf
-_LOOKAHEAD = 16  # tokens behind a change on which it is weighed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Trial:
     def question_of(self, variant: Variant) -> Question:
         """Of what stands in the variant's place, and of a little behind it, after all that comes before."""
         before = [*self.prompt_ids, *self.output_ids[: variant.start]]
-        behind = self.output_ids[variant.end : variant.end + _LOOKAHEAD]
+        behind = self.output_ids[variant.end : variant.end + LOOKAHEAD]
         return Question(before, [*variant.instead, *behind], self.sampling.top)
 
 
@@ -89,13 +94,13 @@ def suspicious_variants(trial: Trial, scores: Scores, target: Target) -> list[Va
         end = min(max(variant.end, variant.start + 1) + _BEHIND, len(nats))
         return float(sums[end] - sums[variant.start])
 
-    if sums[-1] < SUSPICIOUS:
+    if sums[-1] < LEAST_NATS:
         return []
     dear = [int(place) for place in np.argsort(-nats)[:_MOST_CUT] if nats[place] >= _CUT_FROM]
     found = {
         (variant.start, variant.end, variant.instead): variant
         for variant in _all_variants(trial.output_ids, target, dear)
-        if cost(variant) >= SUSPICIOUS
+        if cost(variant) >= LEAST_NATS
     }
     return sorted(found.values(), key=cost, reverse=True)[:MOST_VARIANTS]
 
@@ -130,7 +135,7 @@ def gain(trial: Trial, variant: Variant, given: Scores, instead: Scores) -> floa
 
 
 def _logprobs(scores: Scores, sampling: Sampling) -> Floats:
-    return np.nan_to_num(sampled_logprobs(scores, sampling), neginf=_LEAST_LOGPROB)
+    return np.nan_to_num(sampled_logprobs(scores, sampling), neginf=LEAST_LOGPROB)
 
 
 def _gain(variant: Variant, given: Floats, instead: Floats) -> float:

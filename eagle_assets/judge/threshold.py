@@ -22,12 +22,9 @@ from math import ceil, exp, log
 
 import numpy as np
 
-from eagle_assets.judge.surprise import Surprise, Weighed
+from eagle_assets.judge.surprise import LEAST_NATS, Surprise, Weighed
 from eagle_assets.judge.variants import KINDS, Kind
 from eagle_assets.reconstruction.own.share import Share
-
-LEAST = 4.6
-"""Nats: less than that other ids are a hundred times likelier is no alarm."""
 
 FALSE_ALARMS = 0.01
 """Share of right sequences that may be alarmed, over all kinds of variants together."""
@@ -102,12 +99,12 @@ def threshold_of(proven: Iterable[Surprise]) -> Threshold:
             roots[kind].append(sum(found))
             most_variants[kind] = max(most_variants[kind], len(found))
     if not total:
-        return Threshold(dict.fromkeys(KINDS, LEAST), 0, 0, 1.0)
+        return Threshold(dict.fromkeys(KINDS, LEAST_NATS), 0, 0, 1.0)
     nats, expected = {}, 0.0
     for kind in KINDS:
         # One sequence more is supposed, all of whose variants are as likely as it is itself.
         mean = (total * _most_on_average(np.array(roots[kind])) + most_variants[kind]) / (total + 1)
-        nats[kind] = LEAST + _STEP * ceil(max(0.0, 2 * log(mean * len(KINDS) / FALSE_ALARMS) - LEAST) / _STEP)
+        nats[kind] = LEAST_NATS + _STEP * ceil(max(0.0, 2 * log(mean * len(KINDS) / FALSE_ALARMS) - LEAST_NATS) / _STEP)
         expected += mean * exp(-nats[kind] / 2)
     return Threshold(nats, _rounded_down(tokens // total), total, min(1.0, expected), bool(cut) and not impossible)
 

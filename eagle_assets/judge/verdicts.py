@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from eagle_assets.judge.habits import Habit
 from eagle_assets.judge.nucleus import Sampling
-from eagle_assets.judge.surprise import Surprise, Trial, Weighed
-from eagle_assets.judge.threshold import LEAST, Threshold
+from eagle_assets.judge.surprise import LEAST_NATS, Surprise, Trial, Weighed
+from eagle_assets.judge.threshold import Threshold
 from eagle_assets.judge.variants import CUTS, KINDS, LEADING_BLANK, Kind
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
 from eagle_assets.reconstruction.canonical import is_canonical
@@ -119,7 +119,7 @@ def judged(
     where = f"{best.variant.kind} at token {best.variant.start}, {best.nats:.1f} nats"
     evidence = {**found.evidence, "judge": where}
     repaired = best.variant.applied_to(found.output_ids)
-    rivals = [w for w in surprise.variants if w is not best and w.nats > best.nats - LEAST]
+    rivals = [w for w in surprise.variants if w is not best and w.nats > best.nats - LEAST_NATS]
     if not rivals and threshold.repairs(best, surprise.tokens) and explains(repaired):
         given = Candidate(found.output_ids, str(found.evidence.get("convention", "")), 0)
         reasons = (f"repaired_by_the_target: {where}", *found.reasons)

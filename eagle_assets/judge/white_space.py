@@ -32,7 +32,7 @@ from eagle_assets.reconstruction.verdict import Reconstruction
 from eagle_assets.serving.convention import Edge
 from eagle_assets.targets.target import Target
 
-ERROR = 0.01
+EDGE_ERROR = 0.01
 """The chance that an edge is decided wrongly. It weighs less than a convention: what a provider loses at an edge it
 loses in the few responses whose model wrote something there."""
 
@@ -178,7 +178,7 @@ class _Tally:
 
     @property
     def is_decided(self) -> bool:
-        return abs(self.nats) >= log(1 / ERROR)
+        return abs(self.nats) >= log(1 / EDGE_ERROR)
 
     def add_white(self) -> None:
         self.nats += CAP

@@ -11,7 +11,7 @@ import pytest
 from eagle_assets.judge.arbitration import arbitrate
 from eagle_assets.judge.samples import MOST_RESPONSES
 from eagle_assets.judge.verdicts import trial_of
-from eagle_assets.judge.white_space import ERROR, Witness, weigh_edges, witnesses_in
+from eagle_assets.judge.white_space import EDGE_ERROR, Witness, weigh_edges, witnesses_in
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.decisions import Trimming, decisions
@@ -85,7 +85,7 @@ def test_edges_are_decided_and_rightly_where_the_target_writes_anything_there(
         text, _, side = edge.partition("_")
         strips = provider.convention.reasoning_strip if text == "reasoning" else provider.convention.content_strip
         takes_away = strips == "both" or (strips == "right" and side == "end")
-        assert (found.takes_away if takes_away else 1 - found.takes_away) >= 1 - ERROR, (edge, found)
+        assert (found.takes_away if takes_away else 1 - found.takes_away) >= 1 - EDGE_ERROR, (edge, found)
 
 
 @BOTH_WAYS

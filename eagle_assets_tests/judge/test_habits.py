@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eagle_assets.judge.habits import ERROR, Beginning, Habits, beginnings_in, blank_among, habits_of
+from eagle_assets.judge.arbitration import ERROR
+from eagle_assets.judge.habits import Beginning, Habits, beginnings_in, blank_among, habits_of
 from eagle_assets.judge.surprise import Trial
 from eagle_assets.judge.variants import leading_blanks
 from eagle_assets.sandbox.outputs import true_output

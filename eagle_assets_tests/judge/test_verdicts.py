@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eagle_assets.judge.nucleus import Sampling
-from eagle_assets.judge.surprise import Surprise, Trial, Weighed
-from eagle_assets.judge.threshold import FALSE_ALARMS, FEWEST_PROVEN, LEAST, Threshold, threshold_of
+from eagle_assets.judge.surprise import LEAST_NATS, Surprise, Trial, Weighed
+from eagle_assets.judge.threshold import FALSE_ALARMS, FEWEST_PROVEN, Threshold, threshold_of
 from eagle_assets.judge.variants import KINDS, Kind, Variant
 from eagle_assets.judge.verdicts import is_proven, judged, open_to_doubt, trial_of, trusted_trial_of
 from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
@@ -54,7 +54,7 @@ def test_the_only_plausible_variant_that_explains_everything_repairs() -> None:
 
 
 def test_else_the_ids_are_contradicted_at_their_place() -> None:
-    unexplained, with_a_rival = after(surprise(19.0), False), after(surprise(19.0, 19.0 - LEAST + 0.1), True)
+    unexplained, with_a_rival = after(surprise(19.0), False), after(surprise(19.0, 19.0 - LEAST_NATS + 0.1), True)
     for verdict, nats in ((unexplained, 19.0), (with_a_rival, 19.0), (after(surprise(9.0), True), 9.0)):
         assert (verdict.verdict, verdict.output_ids) == ("contradicted", [1, 2, 3])
         assert verdict.reasons[0] == f"surprises_the_target: leading blank at token 0, {nats} nats"
@@ -85,10 +85,10 @@ def test_the_rate_of_false_alarms_is_what_the_proven_sequences_promise() -> None
         threshold = threshold_of(proven)
         assert threshold.proven == len(proven)
         assert threshold.expected <= 1.001 * FALSE_ALARMS
-        assert LEAST < threshold.nats["leading blank"] < 16
+        assert LEAST_NATS < threshold.nats["leading blank"] < 16
         assert sum(map(threshold.is_alarming, usual)) <= FALSE_ALARMS * len(usual)
     assert threshold_of(usual).nats["leading blank"] < threshold_of(usual[:20]).nats["leading blank"]
-    assert threshold_of(usual).nats["segmentation"] == LEAST
+    assert threshold_of(usual).nats["segmentation"] == LEAST_NATS
 
 
 def test_one_proven_sequence_that_goes_far_raises_what_is_an_alarm() -> None:
