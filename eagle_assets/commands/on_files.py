@@ -175,8 +175,8 @@ def show(exchange_id: str, file: Path | None, with_ids: bool) -> None:
     from rich.console import Console
 
     from eagle_assets.configuration import ConfigurationError
-    from eagle_assets.reconstruction.console.show_command import NotFound, find_in_file, find_in_home
     from eagle_assets.reconstruction.console.show_command import show as print_as_shown
+    from eagle_assets.reconstruction.console.shown import NotFound, find_in_file, find_in_home
 
     try:
         if file is not None:

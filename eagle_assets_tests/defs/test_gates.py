@@ -18,7 +18,7 @@ from eagle_assets.defs.gates import refusals
 from eagle_assets.defs.graph import the_definitions
 from eagle_assets.lake.audit import GateClosed, read_record, require
 from eagle_assets.openrouter.ledger import Ledger, ledger_path
-from eagle_assets.reconstruction.console.show_command import find_in_home
+from eagle_assets.reconstruction.console.shown import find_in_home
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.parts import findings as part_findings
 from eagle_assets.reconstruction.verdict import TRUSTED

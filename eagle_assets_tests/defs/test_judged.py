@@ -17,7 +17,8 @@ from eagle_assets.configuration import ConfigurationError, LocalJudge, ServedJud
 from eagle_assets.defs.run import RunRefused, materialise
 from eagle_assets.lake.audit import read_record, require
 from eagle_assets.lake.queries import run_query
-from eagle_assets.reconstruction.console.show_command import find_in_home, show
+from eagle_assets.reconstruction.console.show_command import show
+from eagle_assets.reconstruction.console.shown import find_in_home
 from eagle_assets.reconstruction.console.tokens_view import tokens_text
 from eagle_assets.reconstruction.verdict import TRUSTED
 from eagle_assets.sandbox.judge_server import JudgeServer

@@ -23,7 +23,8 @@ from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.openrouter.journal import Journal
 from eagle_assets.openrouter.journal_reader import journal_folder
 from eagle_assets.reconstruction.console.reasons_in_words import reason_in_words
-from eagle_assets.reconstruction.console.show_command import Shown, find_in_file, find_in_home, print_shown
+from eagle_assets.reconstruction.console.show_command import print_shown
+from eagle_assets.reconstruction.console.shown import Shown, find_in_file, find_in_home
 from eagle_assets.reconstruction.console.tokens_view import difference_in_words, differences, shown_token, tokens_text
 from eagle_assets.reconstruction.files.exchanges import exchanges_in
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
