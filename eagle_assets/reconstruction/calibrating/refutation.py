@@ -35,6 +35,7 @@ from eagle_assets.reconstruction.calibrating.losses import (
     NOTHING_MEASURED,
     Measured,
     Rate,
+    Rates,
     departed,
     losses,
     written,
@@ -44,7 +45,7 @@ from eagle_assets.reconstruction.calibrating.standing import standing_convention
 from eagle_assets.reconstruction.calibrating.steps_seen import shows_steps
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis, Survivor
 from eagle_assets.reconstruction.counting import EVERYTHING_COUNTED
-from eagle_assets.reconstruction.places import BLANK_PLACES, IndexRisk
+from eagle_assets.reconstruction.places import BLANK_PLACES, IndexRisk, Place
 from eagle_assets.reconstruction.prompts import PromptCalibration
 from eagle_assets.serving.convention import Edge
 
@@ -76,7 +77,24 @@ def calibrate_observations(
     own outputs as they were generated (`own/as_generated.py`): of no provider, but of the model's habits.
     """
     in_order = sorted(observations, key=lambda o: o.order)
-    grouped: dict[GroupKey, list[Observation]] = _grouped(in_order)
+    groups, earlier = _calibrated_groups(in_order, arbitrations)
+    served_last, own = _as_served_last(in_order, earlier), list(own)
+    measured = _measured_by_model(groups, _grouped(settled(served_last)), own)
+    return Calibration(
+        groups,
+        earlier,
+        prompts or PromptCalibration(),
+        _index_shifts(chain.from_iterable(measured.values())),
+        _written_by_model(groups, served_last, own, measured),
+        {model: departed(of_model) for model, of_model in measured.items()},
+    )
+
+
+def _calibrated_groups(
+    in_order: Sequence[Observation], arbitrations: Arbitrations
+) -> tuple[dict[GroupKey, GroupCalibration], dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]]]:
+    """How each provider serves, and how those that changed did before: `groups` and `earlier` of a Calibration."""
+    grouped = _grouped(in_order)
     groups: dict[GroupKey, GroupCalibration] = {}
     last_of: dict[GroupKey, Sequence[Observation]] = {}
     earlier: dict[GroupKey, tuple[tuple[float, GroupCalibration], ...]] = {}
@@ -97,22 +115,22 @@ def calibrate_observations(
             earlier[key] = tuple(
                 (start, calibrate_group(*key, era, of_all_models)) for start, era in zip(starts, before, strict=True)
             )
-    groups = {key: _with_rule_of_others(group, groups, last_of[key]) for key, group in groups.items()}
-    served_last, own = _as_served_last(in_order, earlier), list(own)
-    measured = _measured_by_model(groups, _grouped(settled(served_last)), own)
+    return {key: _with_rule_of_others(group, groups, last_of[key]) for key, group in groups.items()}, earlier
+
+
+def _written_by_model(
+    groups: Mapping[GroupKey, GroupCalibration],
+    served_last: Sequence[Observation],
+    own: Sequence[Observation],
+    measured: Mapping[str, Iterable[Measured]],
+) -> dict[str, dict[Place, Rates]]:
+    """How often each model writes white space, by place: `written` of a Calibration."""
     written_by_model = {model: written(of_model) for model, of_model in measured.items()}
     for place in BLANK_PLACES:  # there are so few that what stands still is nearly all of them
         there, own_there = ([o for o in some if place in o.edges] for some in (served_last, own))
         for model, of_model in _measured_by_model(groups, _grouped(settled(there)), own_there).items():
             written_by_model.setdefault(model, {})[place] = written(of_model).get(place, NOTHING_MEASURED)
-    return Calibration(
-        groups,
-        earlier,
-        prompts or PromptCalibration(),
-        _index_shifts(chain.from_iterable(measured.values())),
-        written_by_model,
-        {model: departed(of_model) for model, of_model in measured.items()},
-    )
+    return written_by_model
 
 
 def _grouped(observations: Iterable[Observation]) -> dict[GroupKey, list[Observation]]:
