@@ -76,10 +76,10 @@ def require_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None
 
 def configuration() -> Configuration:
     """The datasets file of the user's settings with the home's routing laid over it. Raises ConfigurationError."""
-    from eagle_assets.configuration import Settings, load_configuration
-    from eagle_assets.openrouter.written_routing import with_written_routing
+    from eagle_assets.configuration import Settings
+    from eagle_assets.openrouter.written_routing import load_with_written_routing
 
-    return with_written_routing(load_configuration(Settings().datasets_file), home().root)
+    return load_with_written_routing(Settings().datasets_file, home().root)
 
 
 def home() -> Home:

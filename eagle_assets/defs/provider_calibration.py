@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from eagle_assets.configuration import ALWAYS_EXCLUDED, Configuration, Settings, revealed
+from eagle_assets.configuration import ALWAYS_EXCLUDED, Configuration, Settings, load_configuration, revealed
 from eagle_assets.defs.gates import Events, blocking_checks, events_of, refusals
 from eagle_assets.defs.resources import Project
 from eagle_assets.lake.audit import Check
@@ -42,7 +42,7 @@ def provider_calibration(context: dg.AssetExecutionContext, project: Project) ->
     from eagle_assets.openrouter.record_file import JournalError
     from eagle_assets.openrouter.written_routing import routing_path, routing_text, write_routing
 
-    configuration, home = project.datasets_file, project.home
+    configuration, home = load_configuration(project.settings.datasets_file), project.home
     with (
         refusals(JournalError, LedgerError),
         new_version(home, "provider_calibration", None, context.run.run_id) as version,

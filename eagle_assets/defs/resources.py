@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from eagle_assets.configuration import Configuration, Dataset, Settings, load_configuration
+from eagle_assets.configuration import Configuration, Dataset, Settings
 from eagle_assets.defs.liveness import mark_alive
 from eagle_assets.lake.home import Home
-from eagle_assets.openrouter.written_routing import with_written_routing
+from eagle_assets.openrouter.written_routing import load_with_written_routing
 
 if TYPE_CHECKING:
     from eagle_assets.lake.catalogue import LedgerTotal
@@ -27,14 +27,9 @@ class Project(dg.ConfigurableResource):
         return Settings()
 
     @property
-    def datasets_file(self) -> Configuration:
-        """The datasets file as it is."""
-        return load_configuration(self.settings.datasets_file)
-
-    @property
     def configuration(self) -> Configuration:
         """The datasets file with the home's routing file laid over it."""
-        return with_written_routing(self.datasets_file, self.home.root)
+        return load_with_written_routing(self.settings.datasets_file, self.home.root)
 
     @property
     def home(self) -> Home:

@@ -10,7 +10,13 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from eagle_assets.configuration import Configuration, ConfigurationError, Routing, problems_in_words
+from eagle_assets.configuration import (
+    Configuration,
+    ConfigurationError,
+    Routing,
+    load_configuration,
+    problems_in_words,
+)
 from eagle_assets.durability import write_atomically
 
 FILE_NAME = "routing.yaml"
@@ -58,6 +64,11 @@ def write_routing(home_folder: Path, text: str) -> bool:
             return False
     write_atomically(path, f"{_MARK}{_digest(text)}\n{text}".encode())
     return True
+
+
+def load_with_written_routing(datasets_file: Path, home_folder: Path) -> Configuration:
+    """The datasets file with the home's routing file laid over it. Raises ConfigurationError."""
+    return with_written_routing(load_configuration(datasets_file), home_folder)
 
 
 def with_written_routing(configuration: Configuration, home_folder: Path) -> Configuration:
