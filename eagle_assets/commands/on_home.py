@@ -39,20 +39,15 @@ def run(datasets: tuple[str, ...], until: str | None, tick: bool) -> None:
     from eagle_assets.targets.target import UnknownTarget
 
     try:
-        from eagle_assets.defs.run import RunRefused, materialise
+        from eagle_assets.defs.run import RunRefused, materialise, prepare
         from eagle_assets.defs.run_page import RunPage
     except ConfigurationError as error:
         fail(str(error))
     with RunPage() as page:
         try:
-            summary = materialise(
-                datasets,
-                until,
-                on_outcome=page.show,
-                on_progress=page.progress,
-                as_tick=tick,
-                on_begin=lambda: page.announce(_cost_of_run(datasets)),
-            )
+            plan = prepare(datasets, until, tick)
+            page.announce(_cost_of_run(plan.bought))
+            summary = materialise(plan, on_outcome=page.show, on_progress=page.progress)
         except (ConfigurationError, RunRefused, UnknownTarget) as error:
             fail(str(error))
         page.conclude(summary)
@@ -205,8 +200,8 @@ def _say_what_is_outdated() -> None:
         click.echo(sentence, err=True)
 
 
-def _cost_of_run(datasets: tuple[str, ...]) -> str | None:
-    """What buying the rest of these datasets will cost, in a sentence; None where nothing is bought."""
+def _cost_of_run(bought: tuple[str, ...]) -> str | None:
+    """What buying the rest of these datasets will cost, in a sentence; None where there are none."""
     from eagle_assets.defs.budget_page import before_a_run
     from eagle_assets.defs.spending import spending
     from eagle_assets.lake.audit import GateClosed
@@ -214,7 +209,6 @@ def _cost_of_run(datasets: tuple[str, ...]) -> str | None:
     from eagle_assets.openrouter.record_file import JournalError
 
     configured = configuration()
-    bought = [name for name in configured.bought if not datasets or name in datasets]
     try:
         return before_a_run(spending(home(), configured, bought)) if bought else None
     except (GateClosed, JournalError, LedgerError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,24 +34,23 @@ class RunRefused(Exception):
     """What was asked for cannot be run; the message says what to do."""
 
 
-def materialise(
-    datasets: Sequence[str] = (),
-    until: str | None = None,
-    instance: dg.DagsterInstance | None = None,
-    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
-    on_progress: OnProgress | None = None,
-    as_tick: bool = False,
-    on_begin: Callable[[], None] = lambda: None,
-) -> RunSummary:
-    """Materialise these datasets (default: all) and the assets without partitions, up to and including `until`.
+@dataclass(frozen=True)
+class Plan:
+    """What a run makes of these `datasets`, of which some are `bought`: groups that can go side by side, stage after
+    stage."""
 
-    Datasets go side by side, in processes of their own; one alone, or where an instance is given, in this process.
-    `as_tick` keeps each dataset within the limits that a tick of its schedule has. `on_begin` is called once nothing
-    that was asked for stands in the way.
+    datasets: tuple[str, ...]
+    bought: tuple[str, ...]
+    stages: tuple[tuple[Group, ...], ...]
 
-    All responses are collected before any is reconstructed, because calibration learns from them all. A dataset that
-    is refused leaves the others alone. Raises RunRefused for a dataset or an asset that is not known, and where
-    something is to be bought without a key; OSError where the home cannot be made.
+
+def prepare(datasets: Sequence[str] = (), until: str | None = None, as_tick: bool = False) -> Plan:
+    """Plan to make these datasets (default: all) and the assets without partitions, up to and including `until`, and
+    make the home. `as_tick` keeps each dataset within the limits that a tick of its schedule has.
+
+    All responses are collected before any is reconstructed, because calibration learns from them all. Raises RunRefused
+    for a dataset or an asset that is not known, and where something is to be bought without a key; OSError where the
+    home cannot be made.
     """
     settings = Settings()
     configuration = load_configuration(settings.datasets_file)
@@ -69,15 +69,27 @@ def materialise(
         raise RunRefused(f"{settings.datasets_file} names no judge: put `judge: {{kind: sglang, base_url: …}}` into it")
     settings.home.mkdir(parents=True, exist_ok=True)
     conclude = CONCLUDE if configuration.exports or until == EXPORTS else [a for a in CONCLUDE if a != EXPORTS]
-    on_begin()
     stages = _stages(chosen, bought, _limits(configuration) if as_tick else {}, judged, conclude)
-    if instance is None and len(chosen) > 1:
+    return Plan(tuple(chosen), tuple(bought), tuple(tuple(_wanted_of(stage, wanted)) for stage in stages))
+
+
+def materialise(
+    plan: Plan,
+    instance: dg.DagsterInstance | None = None,
+    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    on_progress: OnProgress | None = None,
+) -> RunSummary:
+    """Materialise what is planned. A dataset that is refused leaves the others alone.
+
+    Datasets go side by side, in processes of their own; one alone, or where an instance is given, in this process.
+    """
+    if instance is None and len(plan.datasets) > 1:
         with closing(Lanes(LANES, on_progress)) as lanes:
-            return _run(stages, wanted, lanes.execute, on_outcome)
+            return _run(plan.stages, lanes.execute, on_outcome)
     from eagle_assets.defs.execution import the_instance
 
     with nullcontext(instance) if instance is not None else the_instance() as used:
-        return _run(stages, wanted, _in_this_process(used, on_progress), on_outcome)
+        return _run(plan.stages, _in_this_process(used, on_progress), on_outcome)
 
 
 def _require_something_to_ask(prompt_files: Sequence[Path], home: Path) -> None:
@@ -120,13 +132,8 @@ def _stages(
         yield [Group((asset,))]
 
 
-def _run(
-    stages: Iterable[list[Group]],
-    wanted: Callable[[str], bool],
-    execute: Execute,
-    on_outcome: Callable[[Outcome], None],
-) -> RunSummary:
-    """Execute what is wanted and not in the way of a refusal."""
+def _run(stages: Iterable[Iterable[Group]], execute: Execute, on_outcome: Callable[[Outcome], None]) -> RunSummary:
+    """Execute what is not in the way of a refusal."""
     outcomes: list[Outcome] = []
 
     def note(found: Iterable[Outcome]) -> None:
@@ -136,7 +143,7 @@ def _run(
 
     for stage in stages:
         groups = []
-        for group in _wanted_of(stage, wanted):
+        for group in stage:
             obstacle = _obstacle(group, outcomes)
             if obstacle is None:
                 groups.append(group)

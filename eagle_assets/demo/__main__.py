@@ -87,10 +87,10 @@ def run_graph(home: Home, truth_file: Path, datasets: list[str], console: Consol
                 TRANSFORMERS_NO_ADVISORY_WARNINGS="1",
             )
             # The partitions are read from the environment when this is imported.
-            from eagle_assets.defs.run import RunRefused, materialise
+            from eagle_assets.defs.run import RunRefused, materialise, prepare
 
             try:
-                return materialise(datasets, on_outcome=report)
+                return materialise(prepare(datasets), on_outcome=report)
             except RunRefused as refusal:
                 raise DemoRefused(str(refusal)) from None
     except SandboxFailed as failure:

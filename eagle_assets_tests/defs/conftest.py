@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eagle_assets.defs.outcomes import RunSummary
-from eagle_assets.defs.run import materialise
+from eagle_assets.defs.run import materialise, prepare
 from eagle_assets.lake.home import Home
 from eagle_assets.sandbox.process import running_sandbox
 from eagle_assets.targets.kimi import target_named
@@ -42,7 +42,7 @@ class Place:
 
     def materialise(self, *datasets: str, until: str | None = None) -> RunSummary:
         with self.instance() as instance:
-            return materialise(datasets, until, instance)
+            return materialise(prepare(datasets, until), instance)
 
 
 def write_local_responses(path: Path, texts: list[str]) -> None:

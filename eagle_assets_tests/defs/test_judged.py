@@ -14,7 +14,7 @@ from rich.console import Console
 
 from eagle_assets.cli import main
 from eagle_assets.configuration import ConfigurationError, LocalJudge, ServedJudge, load_configuration
-from eagle_assets.defs.run import RunRefused, materialise
+from eagle_assets.defs.run import RunRefused, prepare
 from eagle_assets.lake.audit import read_record, require
 from eagle_assets.lake.queries import run_query
 from eagle_assets.reconstruction.console.show_command import show
@@ -50,7 +50,7 @@ def test_without_a_judge_the_shards_are_made_and_say_so(place: Place) -> None:
     made_from = require(place.home, "training_shards", "B1").audit.inputs
     assert [source.stage for source in made_from] == ["token_sequences"]
     with pytest.raises(RunRefused, match="names no judge"):
-        materialise(["B1"], "judged_sequences")
+        prepare(["B1"], "judged_sequences")
 
 
 def test_with_a_judge_the_shards_are_made_of_what_it_judged(place: Place, judge: str) -> None:

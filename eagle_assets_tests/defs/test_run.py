@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from eagle_assets.defs.run import RunRefused, materialise
+from eagle_assets.defs.run import RunRefused, materialise, prepare
 from eagle_assets.defs.run_page import RunPage
 from eagle_assets.lake.audit import require
 from eagle_assets.lake.queries import run_query
@@ -23,7 +23,7 @@ from eagle_assets_tests.defs.conftest import QUESTIONS, Place, write_datasets, w
 def test_answers_that_contradict_themselves_stop_their_dataset_and_no_other(place: Place) -> None:
     write_local_responses(place.folder / "B1.jsonl", ["It is 0.", "It is 7.", "It is 8."])
     with place.instance() as instance, RunPage(Console(file=(page_file := io.StringIO()), width=200)) as page:
-        summary = materialise(["B1", "B3"], None, instance, page.show, page.progress)
+        summary = materialise(prepare(["B1", "B3"]), instance, page.show, page.progress)
         page.conclude(summary)
     shown = page_file.getvalue()
     assert "✓ B3     training_shards" in shown
@@ -63,7 +63,7 @@ def test_a_budget_that_ends_early_says_so_everywhere_and_what_was_bought_goes_on
     # Once there is more to spend, the rest is asked and nothing twice.
     write_datasets(place.folder, budget_usd=1)
     with place.instance() as instance:
-        summary = materialise(["B3"], "training_shards", instance)
+        summary = materialise(prepare(["B3"], "training_shards"), instance)
     assert (summary.succeeded, summary.ended_early) == (True, ())
     assert require(place.home, "raw_responses", "B3").audit.counts["answers"] == len(questions)
 
@@ -72,7 +72,7 @@ def test_a_tick_without_a_daemon_asks_no_more_than_its_limit(place: Place) -> No
     write_prompts(place.folder / "B3.jsonl", (*QUESTIONS, "What is 2 + 2?", "What is 2 + 3?"))
     write_datasets(place.folder, limit_per_tick=1)
     with place.instance() as instance:
-        assert materialise(["B3"], "training_shards", instance, as_tick=True).succeeded
+        assert materialise(prepare(["B3"], "training_shards", as_tick=True), instance).succeeded
     counts = require(place.home, "raw_responses", "B3").audit.counts
     assert (counts["answers"], counts["not_asked_yet"]) == (len(QUESTIONS) + 1, 1)
 
@@ -92,7 +92,7 @@ def test_without_a_key_nothing_bought_is_run(place: Place, monkeypatch: pytest.M
     monkeypatch.delenv("OPENROUTER_API_KEY")
     monkeypatch.chdir(place.folder)
     with pytest.raises(RunRefused, match=r"OPENROUTER_API_KEY is not set, and B3 would be bought .* `make demo`"):
-        materialise(["B1", "B3"])
+        prepare(["B1", "B3"])
 
 
 @pytest.mark.parametrize(
