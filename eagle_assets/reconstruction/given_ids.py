@@ -9,6 +9,7 @@ from eagle_assets.openrouter.response import ReceivedCall, Response
 from eagle_assets.openrouter.values import as_count
 from eagle_assets.reconstruction.canonical import is_canonical
 from eagle_assets.reconstruction.encoding import encodable
+from eagle_assets.reconstruction.evidence.layouts import texts_shown
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.serving.convention import name_in
 from eagle_assets.serving.output import Call, NotInGrammar, parse_output
@@ -84,10 +85,8 @@ def agrees_with_message(ids: Sequence[int], reading: Reading, kept: Container[st
     except NotInGrammar:
         return False
     said = output.over(lambda segment: vocabulary.decode(segment).decode("utf-8", "replace"))
-    shown = (response.reasoning or "", response.content or "")
-    texts = ((said.reasoning or ""), said.content)
-    if not situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
-        shown = ("", shown[0] + shown[1])
+    reasoning, content = texts_shown(response, situation)
+    texts, shown = (said.reasoning or "", said.content), (reasoning or "", content)
     # What is kept at a message's end stands for that before calls too: ids that say more are not what is shown.
     ends = (("reasoning_start", "reasoning_end"), ("content_start", "message_end"))
     for (start, end), made, seen in zip(ends, texts, shown, strict=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from eagle_assets.openrouter.response import ReceivedCall
 from eagle_assets.reconstruction.calibrating.calibration import Calibration
 from eagle_assets.reconstruction.calibrating.survivor import Hypothesis
+from eagle_assets.reconstruction.evidence.layouts import texts_shown
 from eagle_assets.reconstruction.evidence.reading import Reading
 from eagle_assets.reconstruction.given_ids import agrees_with_message
 from eagle_assets.reconstruction.search.deployments import servers_named
@@ -67,12 +68,9 @@ def serve_again(
         return NOTHING_AGREES
     texts = output.over(lambda segment: vocabulary.decode_ordinary(segment).decode("utf-8", "replace"))
     response, message = reading.response, served_by.message(texts, reading.situation)
-    shown = (response.reasoning or "", response.content or "")
-    if not reading.situation.thinking and response.reasoning:  # an instant answer that was taken for reasoning
-        shown = ("", "".join(shown))
-    agrees = (message.reasoning or "", message.content or "") == shown and _same_calls(
-        message.tool_calls, response.tool_calls
-    )
+    reasoning, content = texts_shown(response, reading.situation)
+    same_texts = (message.reasoning or "", message.content or "") == (reasoning or "", content)
+    agrees = same_texts and _same_calls(message.tool_calls, response.tool_calls)
     return Roundtrip(agrees, None if counted is None else counted - len(ids) - served_by.count_offset(output))
 
 

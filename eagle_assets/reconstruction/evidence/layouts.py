@@ -41,6 +41,13 @@ def layouts(response: Response, situation: Situation) -> list[Layout]:
     return [plain, *found]
 
 
+def texts_shown(response: Response, situation: Situation) -> tuple[str | None, str]:
+    """The reasoning and the content that a response shows; no reasoning where the prompt asked for none: a server that
+    takes an instant answer for reasoning has shown its content in the wrong field."""
+    reasoning, content = response.reasoning or "", response.content or ""
+    return (reasoning, content) if situation.thinking else (None, reasoning + content)
+
+
 def layout_notes(response: Response, situation: Situation | None, request: Mapping[str, Any]) -> tuple[str, ...]:
     """Codes for what makes the place of a marker unknown, whichever layout is right."""
     notes, tool_choice = [], request.get("tool_choice")
@@ -72,18 +79,14 @@ def _plain(response: Response, situation: Situation) -> Layout:
         arguments = "{}" if received.arguments is None else received.arguments
         codes += [] if _is_json(arguments) else ["args_not_json"]
         calls.append(Call(header, arguments, closed=True))
-    reasoning, content = response.reasoning, response.content
-    if situation.thinking:
-        reasoning = reasoning or ""
-    elif reasoning is not None:
-        # A server that takes an instant answer for reasoning has shown its content in the wrong field.
+    reasoning, content = texts_shown(response, situation)
+    if response.reasoning is not None and not situation.thinking:
         codes.append("content_in_reasoning")
-        content, reasoning = reasoning + (content or ""), None
     output = Output(
         think_begun=False,
         reasoning=reasoning,
         reasoning_closed=reasoning is not None,
-        content=content or "",
+        content=content,
         section_begun=bool(calls),
         calls=tuple(calls),
         section_closed=bool(calls),

@@ -12,6 +12,7 @@ from typing import Any
 from eagle_assets.openrouter.exchange import Exchange
 from eagle_assets.openrouter.values import as_dict, as_list
 from eagle_assets.reconstruction.encoding import encodable
+from eagle_assets.reconstruction.evidence.layouts import texts_shown
 from eagle_assets.reconstruction.evidence.reading import Reading, read
 from eagle_assets.serving.convention import Convention
 from eagle_assets.serving.output import Call, Output
@@ -91,11 +92,8 @@ def answer_of(reading: Reading) -> Answer | None:
     situation, response, count = reading.situation, reading.response, reading.completion_tokens
     if reading.unusable or situation is None or count is None or reading.layout_notes:
         return None
-    reasoning, content = response.reasoning, response.content
-    if not situation.thinking:  # a server may take an instant answer for reasoning
-        reasoning, content = None, (reasoning or "") + (content or "")
     calls = tuple(ToolCall(call.id or "", call.name or "", call.arguments or "") for call in response.tool_calls)
-    message = Message(reasoning, content, calls)
+    message = Message(*texts_shown(response, situation), calls)
     return Answer(reading.exchange.exchange_id, message, count, situation, next_index(reading.exchange.request))
 
 
