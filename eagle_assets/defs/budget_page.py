@@ -15,9 +15,7 @@ from eagle_assets.configuration import PROBES
 from eagle_assets.defs.spending import Spending
 from eagle_assets.openrouter.forecast import Forecast, in_words
 from eagle_assets.openrouter.probing import MOST_OF_THE_BUDGET
-from eagle_assets.openrouter.totals import FEE_SHARE, Amounts, in_dollars
-
-MILLION = 1_000_000
+from eagle_assets.openrouter.totals import FEE_SHARE, Amounts, in_dollars, usd_per_million
 
 
 def as_json(spending: Spending) -> dict[str, Any]:
@@ -107,7 +105,7 @@ def _cells(name: str, amounts: Amounts, trusted: float, rest: Forecast | None) -
     unsettled = ""
     if amounts.unsettled:
         unsettled = f"{amounts.unsettled_usd:.4f} ({amounts.unsettled} request{'s' * (amounts.unsettled > 1)})"
-    price = _price(amounts, trusted)
+    price = usd_per_million(amounts.spent_usd, trusted)
     is_provider = name.startswith(" ")
     return (
         name,
@@ -128,12 +126,8 @@ def _with_trusted(amounts: Amounts, trusted: float) -> dict[str, Any]:
     return {
         **asdict(amounts),
         "trusted_tokens": int(trusted),
-        "usd_per_million_trusted_tokens": _price(amounts, trusted),
+        "usd_per_million_trusted_tokens": usd_per_million(amounts.spent_usd, trusted),
     }
-
-
-def _price(amounts: Amounts, trusted: float) -> float | None:
-    return MILLION * amounts.spent_usd / trusted if trusted else None
 
 
 def _trusted(spending: Spending, dataset: str) -> float:

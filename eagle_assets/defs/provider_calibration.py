@@ -134,7 +134,7 @@ def _table(endpoints: "tuple[Endpoint, ...]", allowed: "tuple[Endpoint, ...]") -
         {
             "endpoint": e.tag,
             "weights": e.quantization or "not said",
-            "$ a million, prompt and answer": f"{e.price.prompt * 1e6:g}, {e.price.completion * 1e6:g}",
+            "$ a million, prompt and answer": f"{e.price.prompt_per_million:g}, {e.price.completion_per_million:g}",
             "most tokens": e.max_completion_tokens or 0,
             "may answer": "yes" if e in allowed else "no",
             "context": e.context_tokens or 0,

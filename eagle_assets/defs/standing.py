@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eagle_assets.openrouter.endpoints import MILLION, Endpoint
+from eagle_assets.openrouter.endpoints import Endpoint
 from eagle_assets.openrouter.origin import REQUANTISED
 from eagle_assets.openrouter.probing import Probed
 from eagle_assets.openrouter.wire import read_response
@@ -77,7 +77,7 @@ def _refused_if_unexplained(standing: Standing) -> Standing:
 
 
 def _standing(slug: str, endpoints: Sequence[Endpoint], probed: Probed | None) -> Standing:
-    price = round(max(endpoint.price.completion for endpoint in endpoints) * MILLION, 6)
+    price = round(max(endpoint.price.completion_per_million for endpoint in endpoints), 6)
     weights = sorted({endpoint.quantization for endpoint in endpoints if endpoint.quantization in REQUANTISED})
     refused = f"requantised weights ({', '.join(map(str, weights))})" if weights else None
     if probed is None or not probed.exchanges:

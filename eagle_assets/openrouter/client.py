@@ -202,7 +202,7 @@ class _Buyer:
             price = default_price(routing)
             sentence = (
                 f"the prices of {self.configuration.target} could not be had (status {status}): each request is "
-                f"reckoned at ${price.prompt * 1e6:g} and ${price.completion * 1e6:g} a million tokens"
+                f"reckoned at ${price.prompt_per_million:g} and ${price.completion_per_million:g} a million tokens"
             )
             return (), price, [sentence]
         allowed = allowed_endpoints(endpoints, routing)

@@ -23,6 +23,14 @@ class Price:
     completion: float
     request: float = 0.0
 
+    @property
+    def prompt_per_million(self) -> float:
+        return self.prompt * MILLION
+
+    @property
+    def completion_per_million(self) -> float:
+        return self.completion * MILLION
+
 
 # Above every endpoint of the Kimi K2 family that was listed when this was written: a guess that errs upwards.
 DEFAULT_PRICE = Price(prompt=2.5 / MILLION, completion=10.0 / MILLION)
@@ -161,7 +169,7 @@ def _within(price: Price, max_price: Mapping[str, float]) -> bool:
     """`max_price` is in dollars for a million tokens, and for one request."""
     limit = max_price.get
     return (
-        price.prompt * MILLION <= limit("prompt", float("inf")) * (1 + 1e-9)
-        and price.completion * MILLION <= limit("completion", float("inf")) * (1 + 1e-9)
+        price.prompt_per_million <= limit("prompt", float("inf")) * (1 + 1e-9)
+        and price.completion_per_million <= limit("completion", float("inf")) * (1 + 1e-9)
         and price.request <= limit("request", float("inf"))
     )

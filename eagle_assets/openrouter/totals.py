@@ -9,6 +9,8 @@ from math import fsum
 # What OpenRouter takes on top when credit is bought (FACTS 3). Caps and costs are of the credit itself.
 FEE_SHARE = 0.055
 
+_MILLION = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Sum:
@@ -70,6 +72,11 @@ def totals_of(sums: Iterable[Sum], budget_usd: float, dataset_budgets: Mapping[s
 def in_dollars(usd: float) -> str:
     """An amount for a sentence: to the cent, and small ones to a hundredth of that."""
     return f"${usd:,.2f}" if usd == 0 or usd >= 0.1 else f"${usd:.4f}"
+
+
+def usd_per_million(usd: float, tokens: float) -> float | None:
+    """What a million of the tokens cost that were paid for so; None where there are none."""
+    return _MILLION * usd / tokens if tokens else None
 
 
 def sum_of(amounts: Iterable[Amounts]) -> Amounts:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eagle_assets.openrouter.names import UNNAMED
+from eagle_assets.openrouter.totals import usd_per_million
 from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS
 from eagle_assets.reconstruction.sequences import gaps_and_conventions
 from eagle_assets.reconstruction.verdict import TRUSTED, VERDICTS
@@ -30,7 +31,6 @@ SUMMED = pa.schema(
     ]
 )
 """Of rows of TOKEN_SEQUENCES, what is summed."""
-MILLION = 1_000_000
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Figures:
     @property
     def usd_per_million_trusted(self) -> float | None:
         """What a million tokens that were bought and are trusted cost; the team's own count for nothing."""
-        return MILLION * self.cost_usd / self.bought_tokens if self.bought_tokens else None
+        return usd_per_million(self.cost_usd, self.bought_tokens)
 
     def differences(self) -> list[CountDifferences]:
         """A line for each provider, under the convention that most of its answers were read by."""

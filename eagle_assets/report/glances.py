@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eagle_assets.report.lengths import Lengths
-from eagle_assets.report.svg import as_markdown, escaped
+from eagle_assets.report.svg import VERDICT_COLOURS_IN_SHORT, as_markdown, escaped
 
 MOST_CHARACTERS = 1_000
 _WIDTH = 370  # pixels; a wider one is cut off on the page of an asset
-_COLOURS = {"exact": "#283", "consistent": "#7b7", "unverified": "#da2", "contradicted": "#d45", "unusable": "#999"}
 _FULL, _EMPTY = "#47b", "#dde"
 
 
 def verdicts(counts: Mapping[str, int]) -> str:
     """One bar, cut by verdict."""
     total, x, parts, words = sum(counts.values()) or 1, 0, "", ""
-    for verdict, colour in _COLOURS.items():
+    for verdict, colour in VERDICT_COLOURS_IN_SHORT.items():
         if number := counts.get(verdict, 0):
             width = max(1, round(_WIDTH * number / total))
             parts += _bar(x, 0, width, colour)

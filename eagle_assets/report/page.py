@@ -19,12 +19,15 @@ from eagle_assets.durability import write_atomically
 from eagle_assets.lake.audit import GateClosed, read_record, require_current
 from eagle_assets.lake.home import Home
 from eagle_assets.lake.queries import run_query
+from eagle_assets.openrouter.totals import usd_per_million
 from eagle_assets.reconstruction.console.reasons_in_words import VERDICT_IN_WORDS, reason_in_words
+from eagle_assets.reconstruction.verdict import VERDICTS
 from eagle_assets.report import pictures
 from eagle_assets.report.examples import examples
-from eagle_assets.report.figures import COLUMNS, MILLION, Figures
+from eagle_assets.report.figures import COLUMNS, Figures
 from eagle_assets.report.lengths import Lengths
 from eagle_assets.report.next_steps import NEXT_STEPS
+from eagle_assets.report.svg import VERDICT_COLOURS
 from eagle_assets.targets.kimi import target_named
 
 WORST, TYPICAL = 6, 4
@@ -73,6 +76,7 @@ def report(home: Home, configuration: Configuration) -> str:
     environment.filters |= {"cell": _cell, "code": _with_code}
     return environment.get_template("page.html.jinja").render(
         title=TITLE,
+        colours=VERDICT_COLOURS,
         meanings=VERDICT_IN_WORDS,
         home=home.root,
         version=__version__,
@@ -87,9 +91,7 @@ def report(home: Home, configuration: Configuration) -> str:
         beyond_budget=[row for row in overview.as_objects() if row["beyond_budget"]],
         overview=overview,
         providers=_providers(home, prices),
-        verdicts=[
-            (verdict, figures.by_verdict[verdict], figures.tokens[verdict]) for verdict in pictures.VERDICT_COLOURS
-        ],
+        verdicts=[(verdict, figures.by_verdict[verdict], figures.tokens[verdict]) for verdict in VERDICTS],
         reasons=_reasons(home),
         calibration=run_query(home, "calibration"),
         worst=worst,
@@ -148,8 +150,7 @@ def _spend(budget: Sequence[dict[str, Any]], configuration: Configuration) -> li
 def _usd_per_million(prices: Sequence[dict[str, Any]]) -> float | None:
     """Of what was bought: the team's own answers cost nothing."""
     bought = [row for row in prices if row["spent_usd"]]
-    tokens = sum(row["trusted_tokens"] for row in bought)
-    return MILLION * sum(row["spent_usd"] for row in bought) / tokens if tokens else None
+    return usd_per_million(sum(row["spent_usd"] for row in bought), sum(row["trusted_tokens"] for row in bought))
 
 
 def _providers(home: Home, prices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

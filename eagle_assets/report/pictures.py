@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from math import ceil, log10
 
 from eagle_assets.report.lengths import Lengths
-from eagle_assets.report.svg import FAINT, GRID, INK, box, line, path, picture, text
+from eagle_assets.report.svg import FAINT, GRID, INK, VERDICT_COLOURS, box, line, path, picture, text
 
 WIDTH = 760
-VERDICT_COLOURS = {
-    "exact": "#1a7f37",
-    "consistent": "#7bc47f",
-    "unverified": "#f2c14e",
-    "contradicted": "#d1495b",
-    "unusable": "#b8bfc6",
-}
 BLUE, RED, PALE = "#3b6fb6", "#d1495b", "#e8eef7"
 _ROW, _LABELS, _TOP = 26, 170, 44
 MOST_NATS = 40  # shown of a surprise
@@ -82,7 +75,7 @@ def count_differences(rows: Sequence[CountDifferences], title: str) -> str:
         parts.append(text(left - 10, y + 28, _short(row.convention, 52), 10, "end", FAINT))
         for i, difference in enumerate(columns):
             number = sum(n for d, n in row.answers.items() if min(max(d, -3), 3) == difference)
-            colour = _shade("#1a7f37" if difference == 0 else "#d1495b", number / total)
+            colour = _shade(VERDICT_COLOURS["exact"] if difference == 0 else RED, number / total)
             x = left + cell * i
             parts.append(box(x + 1, y + 1, cell - 2, 30, colour, f"{row.provider}: {number:,} of {total:,}", GRID))
             if number:

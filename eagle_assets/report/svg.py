@@ -7,6 +7,22 @@ from base64 import b64encode
 from html import escape
 
 INK, FAINT, GRID = "#1f2328", "#59636e", "#d8dee4"
+VERDICT_COLOURS = {
+    "exact": "#1a7f37",
+    "consistent": "#7bc47f",
+    "unverified": "#f2c14e",
+    "contradicted": "#d1495b",
+    "unusable": "#b8bfc6",
+}
+VERDICT_COLOURS_IN_SHORT = {
+    "exact": "#283",
+    "consistent": "#7b7",
+    "unverified": "#da2",
+    "contradicted": "#d45",
+    "unusable": "#999",
+}
+"""About the same in few characters, for pictures whose data must be short."""
+
 FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
 
 
