@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from eagle_assets.openrouter.attempts import Attempt, JournalRecord, ended_record
 from eagle_assets.openrouter.decisions import Decision, Outcome, known_cost_usd, retry_decision
+from eagle_assets.openrouter.hashed_set import HashedSet
 from eagle_assets.openrouter.journal_index import ASKED, BEGAN, ENDED, KEY, PIECE, JournalIndex
 from eagle_assets.openrouter.journal_reader import SECONDS, SETTLED, JournalReader, Strings, attempt_at, body_at
 from eagle_assets.openrouter.outcome import error_details, read_outcome
 from eagle_assets.openrouter.record_file import Damage, JournalError, RecordFile
 from eagle_assets.openrouter.response import Response
-from eagle_assets.openrouter.seen import Seen
 
 INTERRUPTED = "interrupted: the process ended before the answer did"
 
@@ -46,7 +46,7 @@ class Journal(JournalReader):
         self._lock = lock
         self._exchanges = RecordFile.open(self._exchanges_path, JournalIndex.kept(self._exchanges_path).covers)
         self._generations_file = RecordFile.open(self._generations_path)
-        self._ids, self._settled = Seen(), Seen()
+        self._ids, self._settled = HashedSet(), HashedSet()
         self._attempts: Counter[tuple[str, str]] = Counter()  # at what is not settled
         self._next = 0
         self.damage: tuple[Damage, ...] = tuple(

@@ -19,8 +19,8 @@ from eagle_assets.reconstruction.given_ids import given_ids
 from eagle_assets.reconstruction.given_verdict import verdict_on_given
 from eagle_assets.reconstruction.places import PLACES, Place
 from eagle_assets.reconstruction.prompts import PromptVerdict
+from eagle_assets.reconstruction.search.character_parts import are_seen
 from eagle_assets.reconstruction.search.deployments import keeps_index, servers_named, servers_of
-from eagle_assets.reconstruction.search.parts import are_seen
 from eagle_assets.reconstruction.search.restored import restorations
 from eagle_assets.reconstruction.search.segmentations import MOST_TOKENS, segmentation
 from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one

@@ -54,7 +54,7 @@ class GroupCalibration:
     `reasoning_surplus` is what `reasoning_tokens` counts beside the reasoning's own tokens (1: `</think>`), where it
     follows that rule in nearly every response; None where it follows none. `servers` names the known servers that
     send a model's responses to the letter, where there are any; `parts_seen` are the kinds of tokens ending inside a
-    character (`search/parts.py`) which they were seen to send as their models do.
+    character (`search/character_parts.py`) which they were seen to send as their models do.
     `arbitrations` are the rivals that the target model refuted, which are no survivors any more; `trimmings` is its
     word on the places at which white space may be lost.
     `ids_given` counts the responses that give ids by what these are. `tells_reasoning`: reasoning and content come in

@@ -45,7 +45,7 @@ MOST_PROMPTS_OF_A_GROUP = 64
 _KEYS = ["exchange_id", "provider", "request"]
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Sampled(msgspec.Struct, frozen=True):
     """One response of a sample. `place` is what its name is to the sample: a number like a throw of dice.
 
     The `exchange` itself is there where its prompt is and it can tell servers apart.
@@ -67,7 +67,7 @@ class PartObservations(msgspec.Struct, frozen=True):
     sizes: dict[str, int]
     strides: dict[str, int] = {}
     rendered: dict[str, int] = {}
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Sampled, ...] = ()
 
     def holds(self, strides: Mapping[str, int], rendered: Mapping[str, int]) -> bool:
         """Whether it is enough for these strides: powers of two, so that what is seen for one is for twice it too."""
@@ -119,7 +119,7 @@ def calibrate_parts(
     return with_servers(calibration, _samples(seen))
 
 
-def _samples(seen: Iterable[Seen]) -> Samples:
+def _samples(seen: Iterable[Sampled]) -> Samples:
     samples = Samples()
     for one in seen:
         if one.exchange is not None and (kind := sample_kind(read(one.exchange))) is not None:
@@ -163,7 +163,7 @@ def _place(exchange_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(exchange_id.encode(), digest_size=7).digest())
 
 
-def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]) -> Iterator[Seen]:
+def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]) -> Iterator[Sampled]:
     for batch in batches_of(path):
         keys = [(row, _place(row["exchange_id"]), _group(row)) for row in batch.select(_KEYS).to_pylist()]
         taken = [number for number, (_, place, group) in enumerate(keys) if place % strides[group] == 0]
@@ -176,9 +176,9 @@ def _observe(path: Path, strides: Mapping[str, int], rendered: Mapping[str, int]
             is_rendered = place % rendered[group] == 0
             observation, prompt = observed_in(reading, is_rendered, EncodedTexts(reading.situation.target.vocabulary))
             exchange = reading.exchange if is_rendered and sample_kind(reading) is not None else None
-            yield Seen(place, group, row["exchange_id"], reading.exchange.order, observation, prompt, exchange)
+            yield Sampled(place, group, row["exchange_id"], reading.exchange.order, observation, prompt, exchange)
 
 
-def _without_prompt(one: Seen) -> Seen:
+def _without_prompt(one: Sampled) -> Sampled:
     observation = None if one.observation is None else structs.replace(one.observation, prompt_offset=None)
-    return Seen(one.place, one.group, one.exchange_id, one.order, observation)
+    return Sampled(one.place, one.group, one.exchange_id, one.order, observation)

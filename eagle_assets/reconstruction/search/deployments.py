@@ -18,7 +18,7 @@ from eagle_assets.reconstruction.calibrating.decisions import GroupKey
 from eagle_assets.reconstruction.calibrating.inversion import find_inversions
 from eagle_assets.reconstruction.encoding import EncodedTexts, encodable
 from eagle_assets.reconstruction.evidence.reading import Reading, read
-from eagle_assets.reconstruction.search.parts import PARTS, Part, parts_in, parts_seen
+from eagle_assets.reconstruction.search.character_parts import CHARACTER_PARTS, CharacterPart, parts_in, parts_seen
 from eagle_assets.reconstruction.search.served_by import sends
 from eagle_assets.serving.gateway import leaves_stop_uncounted, normalises, rewrites_calls, trims
 from eagle_assets.serving.output import Call, Ids, Output, join_output
@@ -38,7 +38,7 @@ _ENOUGH_OF_A_MODEL = 2  # of these: a provider may run another server for anothe
 Source = tuple[str, bool]
 """Provider, streamed."""
 
-Look = Literal["text", "calls"] | Part
+Look = Literal["text", "calls"] | CharacterPart
 """What an answer shows: how texts are sent, or calls, or in a stream tokens of a kind that ends inside a character."""
 
 SampleKind = tuple[str, str, bool, Look]
@@ -58,7 +58,7 @@ class Samples:
     def wants(self, kind: SampleKind) -> bool:
         """Whether more of a kind are wanted."""
         _, _, _, look = kind
-        return len(self._of(kind)) < (_OF_PARTS if look in PARTS else _OF_A_KIND)
+        return len(self._of(kind)) < (_OF_PARTS if look in CHARACTER_PARTS else _OF_A_KIND)
 
     def add(self, kind: SampleKind, exchange: Exchange) -> None:
         """Keep the exchange, if its kind is still wanted."""
@@ -72,8 +72,8 @@ class Samples:
     def places(self) -> Iterator[tuple[Source, list[Exchange], list[Exchange]]]:
         """The answers kept of each provider, streamed or not, their kinds in turn, and apart those with parts."""
         for place, kinds in self._kept.items():
-            whole = [kept for (_, look), kept in kinds.items() if look not in PARTS]
-            parts = [one for (_, look), kept in kinds.items() if look in PARTS for one in kept]
+            whole = [kept for (_, look), kept in kinds.items() if look not in CHARACTER_PARTS]
+            parts = [one for (_, look), kept in kinds.items() if look in CHARACTER_PARTS for one in kept]
             yield place, [k[i] for i in range(_OF_A_KIND) for k in whole if i < len(k)], parts
 
 
@@ -88,7 +88,7 @@ def sample_kind(reading: Reading) -> SampleKind | None:
     if situation.streamed and look == "text" and max(texts) >= _IN_PARTS:
         vocabulary = situation.target.vocabulary
         parts = parts_in(vocabulary.encode(encodable(texts)), vocabulary)
-        look = next((part for part in PARTS if part in parts), look)
+        look = next((part for part in CHARACTER_PARTS if part in parts), look)
     return situation.target.name, reading.provider or "", situation.streamed, look
 
 
@@ -98,7 +98,7 @@ def with_servers(calibration: Calibration, samples: Samples) -> Calibration:
     None for a provider that changed in mid-file: its answers are not those of one server.
     """
     found: dict[GroupKey, tuple[str, ...]] = {}
-    seen: dict[GroupKey, frozenset[Part]] = {}
+    seen: dict[GroupKey, frozenset[CharacterPart]] = {}
     for place, exchanges, with_parts in samples.places():
         if ("", *place) in calibration.earlier:
             continue

@@ -22,7 +22,7 @@ from eagle_assets.training.draft_vocabulary import Counts
 from eagle_assets.training.exports.aside import Aside, FinishedFile, aside, place_aside
 from eagle_assets.training.exports.manifest import MANIFEST, is_complete, manifest_of
 from eagle_assets.training.exports.pages import page
-from eagle_assets.training.exports.parts import Part, parts_of
+from eagle_assets.training.exports.planned_files import PlannedFile, planned_files_of
 from eagle_assets.training.exports.request import ExportError, ExportRequest
 from eagle_assets.training.exports.row_files import write_row_files
 from eagle_assets.training.exports.selection import Selection, select
@@ -80,13 +80,13 @@ def export(
             manifest = msgspec.json.decode((folder / MANIFEST).read_bytes())
             return Exported(folder, manifest, True, tuple(notes))
         selections, left_out = _selected(shards, target, request, on_rows)
-        parts = parts_of(selections, request.format, request.shard_bytes)
-        if request.eval_share and not any(part.split == "evaluation" for part in parts):
+        planned = planned_files_of(selections, request.format, request.shard_bytes)
+        if request.eval_share and not any(file.split == "evaluation" for file in planned):
             raise ExportError(f"no prompt falls into an evaluation share of {request.eval_share:g}; give a larger one")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        require_space(folder.parent, sum(part.bytes_at_most for part in parts) + SPARE_BYTES - _bytes_there(folder))
+        require_space(folder.parent, sum(file.bytes_at_most for file in planned) + SPARE_BYTES - _bytes_there(folder))
         with aside(folder, plan) as under_way:
-            manifest = _write(under_way, request, plan, target, selections, parts, on_rows)
+            manifest = _write(under_way, request, plan, target, selections, planned, on_rows)
             under_way.publish(folder)
     except GateClosed as error:
         raise ExportError(str(error)) from None
@@ -179,14 +179,14 @@ def _write(
     plan: str,
     target: Target,
     selections: Sequence[Selection],
-    parts: Sequence[Part],
+    planned: Sequence[PlannedFile],
     on_rows: OnRows,
 ) -> dict[str, Any]:
-    total = sum(part.rows for part in parts)
+    total = sum(file.rows for file in planned)
     counts: dict[str, Counts] = defaultdict(lambda: np.zeros(target.vocabulary.size, dtype=np.int64))
     files: dict[str, FinishedFile] = {}
     written = write_row_files(
-        under_way, request.format, parts, target.vocabulary.size, lambda rows: on_rows("writing", rows, total)
+        under_way, request.format, planned, target.vocabulary.size, lambda rows: on_rows("writing", rows, total)
     )
     for file in written:
         files[file.name] = file.finished
@@ -197,10 +197,10 @@ def _write(
         files[name] = under_way.write(name, writer)
     if request.format != "huggingface":
         files[PROVENANCE] = under_way.write(PROVENANCE, lambda path: _write_provenance(path, selections))
-    manifest = manifest_of(request, plan, target, selections, parts, {}, vocabulary)
-    text = page(request.format, manifest, parts)
+    manifest = manifest_of(request, plan, target, selections, planned, {}, vocabulary)
+    text = page(request.format, manifest, planned)
     files["README.md"] = under_way.write("README.md", lambda path: path.write_text(text, encoding="utf-8"))
-    manifest = manifest_of(request, plan, target, selections, parts, files, vocabulary)
+    manifest = manifest_of(request, plan, target, selections, planned, files, vocabulary)
     encoded = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     under_way.write(MANIFEST, lambda path: path.write_bytes(encoded))
     return manifest

@@ -12,7 +12,7 @@ from eagle_assets import __version__
 from eagle_assets.lake.audit import Audit, Published, read_record, sha256_of
 from eagle_assets.targets.target import Target
 from eagle_assets.training.exports.aside import FinishedFile
-from eagle_assets.training.exports.parts import Part
+from eagle_assets.training.exports.planned_files import PlannedFile
 from eagle_assets.training.exports.request import ExportRequest
 from eagle_assets.training.exports.selection import Selection
 from eagle_assets.training.exports.vocabulary_files import ExportVocabulary
@@ -25,12 +25,12 @@ def manifest_of(
     plan: str,
     target: Target,
     selections: Sequence[Selection],
-    parts: Sequence[Part],
+    planned: Sequence[PlannedFile],
     files: Mapping[str, FinishedFile],
     vocabulary: ExportVocabulary,
 ) -> dict[str, Any]:
     """Everything but the manifest's own hash; nothing in it depends on when or where the export was made."""
-    of_part = {part.name: part for part in parts}
+    of_name = {file.name: file for file in planned}
     return {
         "format": request.format,
         "plan": plan,
@@ -41,9 +41,9 @@ def manifest_of(
             "vocabulary_sha256": target.vocabulary.sha256,
         },
         "options": request.options(),
-        "rows": sum(part.rows for part in parts),
-        "tokens": sum(part.tokens for part in parts),
-        "generated_tokens": sum(part.generated_tokens for part in parts),
+        "rows": sum(file.rows for file in planned),
+        "tokens": sum(file.tokens for file in planned),
+        "generated_tokens": sum(file.generated_tokens for file in planned),
         "longest": max(int(s.lengths[s.copies > 0].max(initial=0)) for s in selections),
         "loss_mask": "1 exactly on generated tokens, 0 on the prompt; not shifted",
         "input_ids_sha256": "SHA-256 of the ids of a row as little-endian 32-bit integers, end to end",
@@ -51,7 +51,7 @@ def manifest_of(
         "draft_vocabulary": vocabulary.summary(),
         "files": [
             {"name": name, "sha256": file.sha256, "bytes": file.bytes}
-            | (_contents(of_part[name]) if name in of_part else {})
+            | (_contents(of_name[name]) if name in of_name else {})
             for name, file in sorted(files.items())
         ],
     }
@@ -72,13 +72,13 @@ def is_complete(folder: Path, plan: str) -> bool:
         return False
 
 
-def _contents(part: Part) -> dict[str, Any]:
+def _contents(file: PlannedFile) -> dict[str, Any]:
     return {
-        "split": part.split,
-        "datasets": part.datasets,
-        "rows": part.rows,
-        "tokens": part.tokens,
-        "generated_tokens": part.generated_tokens,
+        "split": file.split,
+        "datasets": file.datasets,
+        "rows": file.rows,
+        "tokens": file.tokens,
+        "generated_tokens": file.generated_tokens,
     }
 
 

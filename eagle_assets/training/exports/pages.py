@@ -7,24 +7,24 @@ from typing import Any
 
 from eagle_assets.export_options import Format
 from eagle_assets.openrouter.totals import in_dollars
-from eagle_assets.training.exports.parts import Part
+from eagle_assets.training.exports.planned_files import PlannedFile
 from eagle_assets.training.exports.request import SPLITS
 
 
-def page(form: Format, manifest: Mapping[str, Any], parts: Sequence[Part]) -> str:
+def page(form: Format, manifest: Mapping[str, Any], planned: Sequence[PlannedFile]) -> str:
     """`README.md` of an export."""
-    lines = [*_front_matter(manifest, parts)] if form == "huggingface" else []
+    lines = [*_front_matter(manifest, planned)] if form == "huggingface" else []
     lines += [f"# Exact output tokens of {manifest['target']['model']}", "", *_what_it_is(manifest), ""]
-    lines += [*_datasets(manifest), "", *_draft_vocabulary(manifest), "", *_how_to_train(form, manifest, parts), ""]
+    lines += [*_datasets(manifest), "", *_draft_vocabulary(manifest), "", *_how_to_train(form, manifest, planned), ""]
     return "\n".join(lines)
 
 
-def _front_matter(manifest: Mapping[str, Any], parts: Sequence[Part]) -> list[str]:
-    splits = [split for split in SPLITS if any(part.split == split for part in parts)]
-    names = [name for name in manifest["datasets"] if any(name in part.datasets for part in parts)]
+def _front_matter(manifest: Mapping[str, Any], planned: Sequence[PlannedFile]) -> list[str]:
+    splits = [split for split in SPLITS if any(file.split == split for file in planned)]
+    names = [name for name in manifest["datasets"] if any(name in file.datasets for file in planned)]
     lines = ["---", "configs:"]
     for config, folder in [("default", "dataset=*"), *((name, f"dataset={name}") for name in names)]:
-        there = [s for s in splits if any(p.split == s and (config in ("default", *p.datasets)) for p in parts)]
+        there = [s for s in splits if any(p.split == s and (config in ("default", *p.datasets)) for p in planned)]
         lines += [f"- config_name: {config}", "  data_files:"]
         for split in there:
             lines += [f"  - split: {split}", f'    path: "{folder}/{split}-*.parquet"']
@@ -75,7 +75,7 @@ def _draft_vocabulary(manifest: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _how_to_train(form: Format, manifest: Mapping[str, Any], parts: Sequence[Part]) -> list[str]:
+def _how_to_train(form: Format, manifest: Mapping[str, Any], planned: Sequence[PlannedFile]) -> list[str]:
     size, longest = manifest["draft_vocabulary"]["size"], manifest["longest"]
     speculators_end = [
         f"        --output PREPARED --seq-length {longest} --no-skip-token-freq",
@@ -87,7 +87,7 @@ def _how_to_train(form: Format, manifest: Mapping[str, Any], parts: Sequence[Par
     ]
     match form:
         case "speculators":
-            data = " ".join(f"--data {part.name}" for part in parts if part.split == "train")
+            data = " ".join(f"--data {file.name}" for file in planned if file.split == "train")
             return [
                 "In this folder, with speculators installed:",
                 "",

@@ -16,8 +16,8 @@ from eagle_assets.openrouter.exchange_line import exchange_of
 from eagle_assets.reconstruction.evidence.reading import read
 from eagle_assets.reconstruction.files.exchanges import read_calibration, write_calibration
 from eagle_assets.reconstruction.reconstruct import calibrate, reconstruct
+from eagle_assets.reconstruction.search.character_parts import parts_in
 from eagle_assets.reconstruction.search.deployments import keeps_index
-from eagle_assets.reconstruction.search.parts import parts_in
 from eagle_assets.reconstruction.search.segmentations import TooManySteps, streamed_segmentation
 from eagle_assets.reconstruction.search.served_by import frames_of, sends
 from eagle_assets.reconstruction.search.uncoerced import spellings_before_coercion

@@ -10,7 +10,7 @@ import numpy.typing as npt
 _TOGETHER = 1 << 14
 
 
-class Seen:
+class HashedSet:
     """A set to which things are added and asked for. One that was never added is taken for one that was with a
     probability of 1 in 2^64 for each that was, and another in each process."""
 

@@ -39,7 +39,7 @@ PARQUET_ROWS = pa.schema(
 
 @dataclass(frozen=True)
 class Span:
-    """Rows `start` to `stop` of a selection, as far as they are in the split of their part."""
+    """Rows `start` to `stop` of a selection, as far as they are in the split of their file."""
 
     selection: Selection
     start: int
@@ -47,7 +47,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedFile:
     """One file of rows. `bytes_at_most` bounds its size."""
 
     name: str
@@ -73,15 +73,15 @@ class ChosenRows:
     loss_mask: Ragged
 
 
-def parts_of(selections: list[Selection], form: Format, shard_bytes: int) -> list[Part]:
+def planned_files_of(selections: list[Selection], form: Format, shard_bytes: int) -> list[PlannedFile]:
     """SpecForge takes one path, so all its rows of a split are one file; the others get files for each dataset."""
     kind = "parquet" if form == "huggingface" else "jsonl"
-    parts: list[Part] = []
+    planned: list[PlannedFile] = []
     for split in SPLITS:
         if form == "specforge":
             spans = tuple(Span(s, 0, s.copies.size) for s in selections if s.of(split).any())
             if spans:
-                parts.append(_part(f"{split}.jsonl", split, spans, kind))
+                planned.append(_planned(f"{split}.jsonl", split, spans, kind))
             continue
         for selection in selections:
             for number, span in enumerate(_spans(selection, split, kind, shard_bytes)):
@@ -90,8 +90,8 @@ def parts_of(selections: list[Selection], form: Format, shard_bytes: int) -> lis
                     if kind == "parquet"
                     else f"{selection.dataset}-{split}-{number:05d}.jsonl"
                 )
-                parts.append(_part(name, split, (span,), kind))
-    return parts
+                planned.append(_planned(name, split, (span,), kind))
+    return planned
 
 
 def _spans(selection: Selection, split: Split, kind: str, shard_bytes: int) -> Iterator[Span]:
@@ -107,11 +107,11 @@ def _bytes_at_most(selection: Selection, split: Split, kind: str) -> Lengths:
     return np.where(selection.of(split), selection.copies * row, 0)
 
 
-def _part(name: str, split: Split, spans: tuple[Span, ...], kind: str) -> Part:
+def _planned(name: str, split: Split, spans: tuple[Span, ...], kind: str) -> PlannedFile:
     def total(of: Callable[[Selection], Lengths]) -> int:
         return sum(int(np.where(s.selection.of(split), of(s.selection), 0)[s.start : s.stop].sum()) for s in spans)
 
-    return Part(
+    return PlannedFile(
         name,
         split,
         spans,
@@ -122,10 +122,10 @@ def _part(name: str, split: Split, spans: tuple[Span, ...], kind: str) -> Part:
     )
 
 
-def rows_of(part: Part) -> Iterator[ChosenRows]:
-    """The rows of a part in order, a batch at a time; the next is read while one is written."""
-    for span in part.spans:
-        copies = np.where(span.selection.of(part.split), span.selection.copies, 0)
+def rows_of(file: PlannedFile) -> Iterator[ChosenRows]:
+    """The rows of a file in order, a batch at a time; the next is read while one is written."""
+    for span in file.spans:
+        copies = np.where(span.selection.of(file.split), span.selection.copies, 0)
         chosen = on_threads(partial(_chosen_of_batch, span, copies), _batches(span))
         yield from (rows for rows in chosen if rows is not None)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from eagle_assets.openrouter import seen as seen_module
-from eagle_assets.openrouter.seen import Seen
+from eagle_assets.openrouter.hashed_set import HashedSet
 
 
 def test_things_that_were_added_are_there_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen_module, "_TOGETHER", 7)
-    seen = Seen()
+    seen = HashedSet()
     for number in range(50):
         assert f"thing {number}" not in seen
         assert ("thing", number) not in seen
@@ -21,7 +21,7 @@ def test_things_that_were_added_are_there_and_others_are_not(monkeypatch: pytest
 
 
 def test_many_at_once_are_as_one_by_one() -> None:
-    seen = Seen()
+    seen = HashedSet()
     seen.add("one")
     seen.update(f"thing {number}" for number in range(1_000))
     seen.update([])

@@ -16,22 +16,24 @@ from eagle_assets.reconstruction.search.served_by import sends, sends_one_by_one
 from eagle_assets.serving.servers import Server
 from eagle_assets.targets.vocabulary import Vocabulary
 
-Part = Literal["after a character", "after a blank"]
+CharacterPart = Literal["after a character", "after a blank"]
 """What stands in a token before the part of a character that it ends in."""
 
-PARTS: tuple[Part, ...] = get_args(Part)
+CHARACTER_PARTS: tuple[CharacterPart, ...] = get_args(CharacterPart)
 
 _ENOUGH, _SHARE = 6, 0.8  # streams with such tokens of which the server must send most, step by step
 
 
-def parts_in(ids: Iterable[int], vocabulary: Vocabulary) -> frozenset[Part]:
+def parts_in(ids: Iterable[int], vocabulary: Vocabulary) -> frozenset[CharacterPart]:
     """The kinds of tokens among these that end inside a character and hold something whole before."""
     return frozenset(part for token in set(ids) if (part := _part(vocabulary, token)) is not None)
 
 
-def parts_seen(servers: Sequence[Server], answers: Iterable[tuple[Reading, Sequence[list[int]]]]) -> frozenset[Part]:
+def parts_seen(
+    servers: Sequence[Server], answers: Iterable[tuple[Reading, Sequence[list[int]]]]
+) -> frozenset[CharacterPart]:
     """The kinds of which streams of one token a step show that these servers send them as their models do."""
-    tested: dict[Part, list[bool]] = defaultdict(list)
+    tested: dict[CharacterPart, list[bool]] = defaultdict(list)
     for reading, candidates in answers:
         assert reading.situation is not None
         parts = parts_in(candidates[0], reading.situation.target.vocabulary) if len(candidates) == 1 else ()
@@ -50,7 +52,7 @@ def are_seen(ids: Sequence[int], other: Sequence[int], seen: Set[str], vocabular
 
 
 @cache
-def _part(vocabulary: Vocabulary, token: int) -> Part | None:
+def _part(vocabulary: Vocabulary, token: int) -> CharacterPart | None:
     text = vocabulary.bytes_of(token)
     begun = next((i for i in range(1, min(3, len(text)) + 1) if text[-i] >= 0xC0), 0)
     if not begun or begun == len(text):
