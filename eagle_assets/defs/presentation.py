@@ -39,9 +39,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "training_shards": tuple(f"training/{name}.py" for name in ("shards", "shard_checks", "shard_parts", "ragged")),
     "draft_vocabulary": (
         *("training/draft_vocabulary.py", "training/part_counts.py", "training/ragged.py"),
-        "training/exports/torch_file.py",
+        *("training/exports/torch_file.py", "export_options.py"),
     ),
-    "exports": ("training/exports", "training/draft_vocabulary.py", "training/ragged.py"),
+    "exports": ("training/exports", "training/draft_vocabulary.py", "training/ragged.py", "export_options.py"),
     "run_statistics": ("lake", "report"),
 }
 

@@ -28,7 +28,7 @@ from eagle_assets.targets.target import Target
 Split = Literal["train", "evaluation"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_CODE = ("training/exports", "training/draft_vocabulary.py", "training/ragged.py")
+_CODE = ("training/exports", "training/draft_vocabulary.py", "training/ragged.py", "export_options.py")
 
 
 class ExportError(Exception):
