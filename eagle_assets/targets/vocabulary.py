@@ -85,6 +85,11 @@ class Vocabulary:
         return np.fromiter(map(len, self.token_bytes), dtype=np.int64, count=self.ordinary_size)
 
     @cached_property
+    def longest(self) -> int:
+        """Length in bytes of the longest ordinary token."""
+        return int(self.lengths.max())
+
+    @cached_property
     def id_of_bytes(self) -> dict[bytes, int]:
         """Ordinary id of a byte string; each id has another one."""
         return {piece: i for i, piece in enumerate(self.token_bytes)}

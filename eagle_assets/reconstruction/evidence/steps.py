@@ -232,13 +232,18 @@ def _one_delta(
     canonical_end: Callable[[int], int | None],
     vocabulary: Vocabulary,
 ) -> dict[int, Ways]:
-    """From the positions reached to the stops of one delta, a token at a time, over hidden positions between."""
+    """From the positions reached to the stops of one delta, a token at a time, over hidden positions between; to none
+    where that takes more than _MOST_WAYS."""
     found = {position: dict(ways) for position, ways in reached.items()}
     arrived: dict[int, Ways] = {}
-    end = len(text)
+    end, kept = len(text), 0
     if end in reached and end in stops:
         arrived[end] = dict(reached[end])
     for target in sorted(hidden | stops):
+        for too_far in [origin for origin in found if target - origin > vocabulary.longest]:
+            del found[too_far]
+        if not found or kept > _MOST_WAYS:
+            break
         ways: Ways = {}
         for origin, so_far in found.items():
             token = vocabulary.id_of_bytes.get(text[origin:target]) if origin < target else None
@@ -250,9 +255,10 @@ def _one_delta(
                     _add(ways, length + 1, Way((token,), way, way.ways, way.strays + stray, way.ties))
         if target in stops:
             _add_all(arrived.setdefault(target, {}), ways)
-        if target in hidden:
+        kept += len(ways)
+        if target in hidden and ways:
             _add_all(found.setdefault(target, {}), ways)
-    return {position: ways for position, ways in arrived.items() if ways}
+    return {position: ways for position, ways in arrived.items() if ways} if kept <= _MOST_WAYS else {}
 
 
 def _add_all(ways: Ways, more: Ways) -> None:

@@ -364,3 +364,13 @@ def test_what_the_server_would_have_sent_otherwise_is_not_trusted() -> None:
     assert result.output_ids == truth.ids
     assert result.reasons == ("server_sends_otherwise",)
     assert result.verdict == "unverified"
+
+
+@pytest.mark.parametrize("text", ["a word, " * 20_000, "\u4e2d" * 50_000])
+def test_a_frame_of_a_whole_text_is_judged_with_the_others(text: str) -> None:
+    """As a gateway sends it that collects a stream; the work of a search through its steps is bounded."""
+    whole = Truth(output_of("So it is.", text), K2_5_STREAM)
+    line = document(whole, VERBATIM, "whole", steps=[len(whole.ids)])
+    known = calibrate([*exchanges(some_outputs(60, 5, streamed=True), VERBATIM), exchange_of(line)])
+    (result,) = reconstruct([exchange_of(line)], known)
+    assert result.output_ids == whole.ids
