@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eagle_assets.openrouter import seen as seen_module
+from eagle_assets.openrouter import hashed_set
 from eagle_assets.openrouter.hashed_set import HashedSet
 
 
 def test_things_that_were_added_are_there_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_module, "_TOGETHER", 7)
+    monkeypatch.setattr(hashed_set, "_TOGETHER", 7)
     seen = HashedSet()
     for number in range(50):
         assert f"thing {number}" not in seen
