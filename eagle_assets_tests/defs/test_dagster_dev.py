@@ -117,7 +117,10 @@ def test_a_backfill_of_three_partitions_of_which_one_is_bad_while_others_read(se
         )
         # The sensor makes the statistics anew, also for those who read them now, until they tell of the bad one.
         wait_for(lambda: failed_datasets(home) == {"B2"}, "statistics that tell of the failed check")
-        assert any(r["status"] == "SUCCESS" for r in dev.runs_with(dagster__sensor_name="datasets_changed"))
+        wait_for(
+            lambda: any(r["status"] == "SUCCESS" for r in dev.runs_with(dagster__sensor_name="datasets_changed")),
+            "the end of the sensor's run, which is noted after the statistics are there",
+        )
     finally:
         stop.touch()
         outputs = [reader.communicate(timeout=60) for reader in readers]
